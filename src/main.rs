@@ -1,0 +1,3 @@
+//! The command-line tool: parse, run, exit code.
+
+fn main() {}

@@ -1,0 +1,24 @@
+//! Positions to indices: which sample stands where in an epoch, and which positions a rank's batch covers.
+//! Does not read samples and holds no state that moves.
+
+use std::fmt::Debug;
+
+/// The order of samples: a pure function of (epoch, position), so that any position can be asked at any time.
+pub trait Sampler: Debug + Send + Sync {
+    /// Returns the number of positions in `epoch`, over all ranks.
+    fn len(&self, epoch: u64) -> u64;
+
+    /// Returns whether `epoch` has no positions.
+    fn is_empty(&self, epoch: u64) -> bool {
+        self.len(epoch) == 0
+    }
+
+    /// Returns the data set index that stands at `position` of `epoch`.
+    ///
+    /// # Panics
+    /// May panic if `position` is not below [`len`](Sampler::len).
+    fn index(&self, epoch: u64, position: u64) -> u64;
+
+    /// Returns a number that changes when the order does, for checkpoints.
+    fn fingerprint(&self) -> u64;
+}

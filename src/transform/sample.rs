@@ -1,0 +1,5 @@
+//! One sample on its way through the pipeline.
+
+/// A picture and its label.
+#[derive(Debug)]
+pub struct Sample {}
