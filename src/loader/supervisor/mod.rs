@@ -1,0 +1,369 @@
+//! Which worker owes which slots, and what each slab is used for: a pure state machine. It is told what happened and
+//! when, and says what to do; it reads no clock, no memory and no socket, so that a simulation can run it through
+//! every order of events.
+
+mod chunks;
+mod slabs;
+#[cfg(test)]
+mod simulation;
+mod workers;
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+pub(super) use slabs::BatchId;
+use slabs::{Slab, State};
+pub(super) use workers::{Suspect, Why};
+use workers::{Life, Worker};
+
+use crate::error::{Error, ErrorKind};
+use crate::sampler::{BatchPlan, BatchSpan};
+use crate::worker::{Chunk, Done, Failure, FIRST_GENERATION};
+
+/// After so many deaths alone with a worker, a sample is taken to be their cause.
+const DEATHS_OF_A_SAMPLE: u32 = 3;
+
+/// After so many failed starts in a row, starting is given up.
+const START_TRIES: u32 = 3;
+
+/// A longer gap between two ticks means that this process stood still, not that the workers did.
+const GAP: Duration = Duration::from_secs(1);
+
+/// What the supervisor needs to know of the configuration.
+#[derive(Clone, Debug)]
+pub(super) struct Settings {
+    pub workers: u32,
+    pub slabs: u32,
+    pub batch_size: u32,
+    /// Deliver batches in order.
+    pub ordered: bool,
+    /// How long a sample may take.
+    pub timeout: Duration,
+    /// How long a worker may take to start.
+    pub start_timeout: Duration,
+    /// Deaths in a row, without a finished chunk between them, that are put up with.
+    pub max_restarts: u32,
+    /// What a sample that cannot be made does to its batch.
+    pub on_error: OnError,
+    /// Whether a worker can be killed and started again.
+    pub replaceable: bool,
+}
+
+/// What happens to a batch with a sample that cannot be read or decoded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OnError {
+    /// An error comes in the batch's place; the next call goes on.
+    #[default]
+    Fail,
+    /// The slot stays empty (zeros) and its `valid()` is false.
+    Skip,
+}
+
+/// The batches of one or several epochs, from a first step on.
+#[derive(Clone)]
+pub(super) struct Course {
+    /// Tells this course's deliveries from those of a former one.
+    pub run: u64,
+    /// The epochs still to begin.
+    pub epochs: std::ops::Range<u64>,
+    /// The first step of the first epoch.
+    pub first_step: u64,
+    /// The batches of an epoch.
+    pub plan: Arc<dyn Fn(u64) -> BatchPlan + Send + Sync>,
+}
+
+impl fmt::Debug for Course {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Course {{ run: {}, epochs: {:?} }}", self.run, self.epochs)
+    }
+}
+
+/// What happened.
+#[derive(Debug)]
+pub(super) enum Input {
+    /// The loader is built: start the workers.
+    Open,
+    /// The consumer wants these batches; whatever was made of others is dropped.
+    Start(Course),
+    /// The consumer wants no more batches of that course.
+    Cancel { run: u64 },
+    /// A slab has been reserved.
+    Reserved { slab: u32 },
+    /// The consumer has given a slab back.
+    Returned { slab: u32, generation: u32 },
+    /// A worker has understood its setup.
+    Ready { worker: u32 },
+    /// A worker could not be started.
+    NotStarted { worker: u32, error: Error },
+    /// A worker reports.
+    Done { worker: u32, done: Done },
+    /// A worker has sent what no worker of ours sends.
+    Corrupt { worker: u32, what: &'static str },
+    /// How many samples a worker has begun.
+    Heartbeat { worker: u32, count: u64 },
+    /// A worker has ended, and everything it had sent was taken.
+    Gone { worker: u32, why: Why },
+    /// Time has passed.
+    Tick,
+}
+
+/// What to do.
+#[derive(Debug)]
+pub(super) enum Action {
+    /// Start a worker.
+    Spawn { worker: u32 },
+    /// End a worker; [`Input::Gone`] follows.
+    Kill { worker: u32 },
+    /// Write what a slab is used for next.
+    Assign { slab: u32, batch: BatchId, span: BatchSpan },
+    /// Send a chunk.
+    Send { worker: u32, chunk: Chunk },
+    /// Tell the workers to leave a slab.
+    CancelSlab { slab: u32, generation: u32 },
+    /// Hand a batch to the consumer.
+    Deliver { slab: u32, generation: u32, batch: BatchId, span: BatchSpan, result: Result<(), SampleFailure> },
+    /// Mark a slot of a slab as not valid.
+    Invalidate { slab: u32, slot: u32, failure: SampleFailure },
+    /// A worker has died and another takes its place.
+    Died { worker: u32, why: Why, suspect: Option<Suspect>, reissued: u32, restarts_left: u32 },
+    /// Nothing can be delivered any more.
+    Fail { error: Error },
+}
+
+/// A sample that could not be made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct SampleFailure {
+    pub slot: u32,
+    pub worker: u32,
+    pub failure: Failure,
+}
+
+/// The course that is being made.
+#[derive(Debug)]
+struct Making {
+    course: Course,
+    epoch: u64,
+    plan: BatchPlan,
+    /// The next step of `epoch` to give a slab.
+    step: u64,
+    /// Batches given slabs so far, and so the next one's place in the order.
+    issued: u64,
+    /// The place in the order that is delivered next.
+    next: u64,
+}
+
+/// The state machine.
+#[derive(Debug)]
+pub(super) struct Supervisor {
+    settings: Settings,
+    slabs: Vec<Slab>,
+    workers: Vec<Worker>,
+    /// Slabs that are being filled, in the order of their batches.
+    filling: VecDeque<u32>,
+    making: Option<Making>,
+    cost: chunks::Cost,
+    blame: workers::Blame,
+    restarts: u32,
+    start_failures: u32,
+    last_tick: Option<Instant>,
+    failed: bool,
+    actions: Vec<Action>,
+}
+
+impl Supervisor {
+    pub(super) fn new(settings: Settings) -> Self {
+        let slabs = (0..settings.slabs).map(|_| Slab::default()).collect();
+        let workers = (0..settings.workers).map(|_| Worker::default()).collect();
+        Supervisor {
+            slabs,
+            workers,
+            filling: VecDeque::with_capacity(settings.slabs as usize),
+            making: None,
+            cost: chunks::Cost::default(),
+            blame: workers::Blame::default(),
+            restarts: 0,
+            start_failures: 0,
+            last_tick: None,
+            failed: false,
+            actions: Vec::new(),
+            settings,
+        }
+    }
+
+    /// Takes in what happened at `now`. What to do about it comes from [`act`](Supervisor::act).
+    pub(super) fn step(&mut self, input: Input, now: Instant) {
+        match input {
+            Input::Open => (0..self.settings.workers).for_each(|worker| self.spawn(worker, now)),
+            Input::Start(course) => self.start(course),
+            Input::Cancel { run } => {
+                if self.making.as_ref().is_some_and(|making| making.course.run == run) {
+                    self.drop_course();
+                }
+            }
+            Input::Reserved { slab } => {
+                let slab = &mut self.slabs[slab as usize];
+                if slab.state == State::Absent {
+                    slab.state = State::Free;
+                }
+            }
+            Input::Returned { slab, generation } => self.returned(slab, generation),
+            Input::Ready { worker } => self.ready(worker, now),
+            Input::NotStarted { worker, error } => self.not_started(worker, error),
+            Input::Done { worker, done } => self.done(worker, done, now),
+            Input::Corrupt { worker, what } => self.kill(worker, Why::Corrupt(what)),
+            Input::Heartbeat { worker, count } => self.workers[worker as usize].beat(count, now),
+            Input::Gone { worker, why } => self.gone(worker, why, now),
+            Input::Tick => self.tick(now),
+        }
+    }
+
+    /// Returns what to do, in order. `awake` tells which workers would not have to be woken.
+    pub(super) fn act(&mut self, now: Instant, awake: &dyn Fn(u32) -> bool) -> std::vec::Drain<'_, Action> {
+        if !self.failed {
+            self.assign();
+            self.dispatch(now, awake);
+            self.deliver();
+        }
+        self.actions.drain(..)
+    }
+
+    /// Returns whether something is expected of a worker, so that time matters.
+    pub(super) fn is_busy(&self) -> bool {
+        self.workers.iter().any(|worker| worker.life == Life::Starting || !worker.leases.is_empty())
+    }
+
+    /// Returns whether a worker owes that slot, so that it may be written for it.
+    pub(super) fn owes(&self, worker: u32, slab: u32, generation: u32, slot: u32) -> bool {
+        self.workers[worker as usize].next_slot() == Some((slab, generation, slot))
+    }
+
+    /// Returns the state of each slab, as a word.
+    pub(super) fn slab_states(&self) -> impl Iterator<Item = &'static str> + '_ {
+        self.slabs.iter().map(|slab| slab.state.name())
+    }
+
+    fn start(&mut self, course: Course) {
+        self.drop_course();
+        let epoch = course.epochs.start;
+        if course.epochs.is_empty() {
+            return;
+        }
+        let plan = (course.plan)(epoch);
+        let step = course.first_step;
+        self.making = Some(Making { course, epoch, plan, step, issued: 0, next: 0 });
+    }
+
+    /// Gives free slabs to the next batches.
+    fn assign(&mut self) {
+        let Some(making) = &mut self.making else { return };
+        for (number, slab) in self.slabs.iter_mut().enumerate() {
+            if slab.state != State::Free {
+                continue;
+            }
+            while making.step >= making.plan.steps() {
+                making.epoch += 1;
+                if making.epoch >= making.course.epochs.end {
+                    return;
+                }
+                making.plan = (making.course.plan)(making.epoch);
+                making.step = 0;
+                // An order without samples has no batches in any epoch.
+                if making.plan.steps() == 0 {
+                    return;
+                }
+            }
+            let span = making.plan.batch(making.step);
+            let batch = BatchId { run: making.course.run, epoch: making.epoch, step: making.step };
+            slab.assign(batch, making.issued, span);
+            self.filling.push_back(number as u32);
+            self.actions.push(Action::Assign { slab: number as u32, batch, span });
+            making.step += 1;
+            making.issued += 1;
+        }
+    }
+
+    /// Hands over what is complete, in order unless that does not matter.
+    fn deliver(&mut self) {
+        let Some(making) = &mut self.making else { return };
+        let mut at = 0;
+        while at < self.filling.len() {
+            let number = self.filling[at];
+            let slab = &mut self.slabs[number as usize];
+            let in_turn = !self.settings.ordered || slab.order == making.next;
+            if !slab.is_complete() {
+                if self.settings.ordered {
+                    break;
+                }
+                at += 1;
+                continue;
+            }
+            debug_assert!(in_turn, "slabs are filled in the order of their batches");
+            self.filling.remove(at);
+            making.next += 1;
+            let (batch, span, result) = slab.hold();
+            self.actions.push(Action::Deliver { slab: number, generation: slab.generation, batch, span, result });
+        }
+    }
+
+    fn returned(&mut self, slab: u32, generation: u32) {
+        let slab = &mut self.slabs[slab as usize];
+        if slab.state == State::Held && slab.generation == generation {
+            slab.state = State::Free;
+        }
+    }
+
+    /// Stops making what is being made. Slabs with work under way drain; the others are free at once.
+    fn drop_course(&mut self) {
+        self.making = None;
+        for number in std::mem::take(&mut self.filling) {
+            let slab = &mut self.slabs[number as usize];
+            slab.abandon();
+            if slab.state == State::Draining {
+                self.actions.push(Action::CancelSlab { slab: number, generation: slab.generation });
+            }
+        }
+    }
+
+    fn done(&mut self, worker: u32, done: Done, now: Instant) {
+        let Some(chunk) = self.workers[worker as usize].finish(&done.chunk, now) else {
+            return self.kill(worker, Why::Corrupt("a report on slots that it does not owe"));
+        };
+        self.restarts = 0;
+        self.cost.observe(chunk.count, &done);
+        let slab = &mut self.slabs[chunk.slab as usize];
+        if let Err(what) = slab.finish(&chunk, worker, done.outcome, self.settings.on_error, &mut self.actions) {
+            self.kill(worker, Why::Corrupt(what));
+        }
+    }
+
+    fn fail(&mut self, error: Error) {
+        if !self.failed {
+            self.drop_course();
+            self.failed = true;
+            self.actions.push(Action::Fail { error });
+        }
+    }
+
+    fn tick(&mut self, now: Instant) {
+        let gap = self.last_tick.replace(now).is_some_and(|last| now.saturating_duration_since(last) > GAP);
+        for worker in 0..self.settings.workers {
+            let state = &mut self.workers[worker as usize];
+            if gap {
+                state.rearm(now);
+            } else if let Some(limit) = state.overdue(now, &self.settings) {
+                self.kill(worker, Why::TimedOut(limit));
+            }
+        }
+    }
+}
+
+/// The error of a loader whose workers cannot be kept alive.
+fn hopeless(what: String, why: &Why) -> Error {
+    Error::new(ErrorKind::WorkerDied, format!("{what}: {why}")).with_remedy(why.remedy())
+}
+
+/// The first generation of a slab's use; the workers' cancel words start below it.
+const BEFORE_FIRST: u32 = FIRST_GENERATION - 1;
