@@ -6,8 +6,12 @@ use std::fmt::Debug;
 use crate::decode::{Rect, Request, Size};
 use crate::error::Result;
 
+mod apply;
+mod blur;
 mod canvas;
+mod color;
 mod crop;
+mod erase;
 mod finish;
 mod flip;
 mod normalize;
@@ -18,7 +22,11 @@ mod sample;
 mod scaler;
 mod side;
 
+pub use apply::RandomApply;
+pub use blur::GaussianBlur;
+pub use color::{ColorJitter, Jitter, RandomGrayscale};
 pub use crop::{CenterCrop, RandomCrop, RandomResizedCrop};
+pub use erase::RandomErasing;
 pub use flip::{RandomHorizontalFlip, RandomVerticalFlip};
 pub use normalize::Normalize;
 pub use pipeline::{Compiled, PIPELINE_VERSION, Pipeline};
@@ -44,6 +52,8 @@ pub enum Domain {
     Pixels,
     /// Is the normalisation: once in a pipeline.
     Normalizes,
+    /// Puts elements of the output in place: after the normalisation only.
+    Normalized,
     /// Only flips or erases: before and after.
     Either,
 }

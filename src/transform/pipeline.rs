@@ -6,6 +6,7 @@ use crate::decode::{Decoded, Image, Rect, Request, Size};
 use crate::error::{Error, ErrorKind, Result};
 use crate::tensor::{DType, Layout};
 
+use super::apply::occurrence;
 use super::finish::{Finisher, normalized_bytes};
 use super::rng::{RNG_VERSION, fnv1a};
 use super::{
@@ -112,6 +113,11 @@ impl Pipeline {
                     return Err(Error::new(ErrorKind::Config, text)
                         .with_remedy(format!("move {} in front of Normalize", step.typetag_name())));
                 }
+                (Domain::Normalized, false) => {
+                    let text = format!("{} puts normal noise among 8-bit pixels", place());
+                    return Err(Error::new(ErrorKind::Config, text)
+                        .with_remedy("put Normalize in front of it, or erase with a constant value"));
+                }
                 (Domain::Normalizes, false) if self.dtype == DType::U8 => return Err(normalized_bytes()),
                 (Domain::Normalizes, false) => normalized = true,
                 _ => {}
@@ -186,7 +192,7 @@ impl Compiled {
     /// As [`Pipeline::check`].
     pub fn new(pipeline: Pipeline, input: Shape) -> Result<Self> {
         let size = pipeline.check(input)?;
-        let occurrences = occurrences(&pipeline.steps);
+        let occurrences = (0..pipeline.steps.len()).map(|n| occurrence(&pipeline.steps, n)).collect();
         let finisher = Finisher::new(pipeline.dtype, pipeline.layout);
         Ok(Compiled { pipeline, size, occurrences, sample: Sample::default(), finisher })
     }
@@ -254,11 +260,4 @@ impl Compiled {
         self.finisher.write(&mut self.sample, self.size, out)?;
         Ok(self.sample.label())
     }
-}
-
-/// Returns for each step how many of the same type stand before it.
-pub(super) fn occurrences(steps: &[Box<dyn Transform>]) -> Vec<usize> {
-    let tag = |step: &dyn Transform| step.typetag_name();
-    let before = |n: usize| steps[..n].iter().filter(|step| tag(&***step) == tag(&*steps[n])).count();
-    (0..steps.len()).map(before).collect()
 }
