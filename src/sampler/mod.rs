@@ -1,7 +1,17 @@
 //! Positions to indices: which sample stands where in an epoch, and which positions a rank's batch covers.
 //! Does not read samples and holds no state that moves.
 
+mod batch;
+mod distributed;
+mod sequential;
+mod shuffle;
+
 use std::fmt::Debug;
+
+pub use batch::{BatchPlan, BatchSpan};
+pub use distributed::{RankTail, Ranks};
+pub use sequential::Sequential;
+pub use shuffle::Shuffle;
 
 /// The order of samples: a pure function of (epoch, position), so that any position can be asked at any time.
 pub trait Sampler: Debug + Send + Sync {
