@@ -6,6 +6,7 @@ compile_error!("forebay runs on Linux only: it stands on memfd, pidfd, epoll and
 pub mod dataset;
 pub mod decode;
 mod error;
+mod hash;
 pub mod sampler;
 mod tensor;
 pub mod transform;
