@@ -6,7 +6,14 @@ compile_error!("forebay runs on Linux only: it stands on memfd, pidfd, epoll and
 pub mod dataset;
 pub mod decode;
 mod error;
+mod hash;
 pub mod sampler;
+#[allow(dead_code)] // until the rooms above use all of it
+mod sync;
+// Loom's atomics lie differently in memory, so under loom nothing is mapped.
+#[cfg(not(all(test, loom)))]
+#[allow(dead_code)] // until the rooms above use all of it
+mod sys;
 mod tensor;
 pub mod transform;
 

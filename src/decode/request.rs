@@ -46,6 +46,16 @@ impl Rect {
         Size::new(self.width, self.height)
     }
 
+    /// Returns the first column to its right. Fits 32 bits for a rectangle within a picture.
+    pub(super) const fn right(self) -> u32 {
+        self.left + self.width
+    }
+
+    /// Returns the first row below it. Fits 32 bits for a rectangle within a picture.
+    pub(super) const fn bottom(self) -> u32 {
+        self.top + self.height
+    }
+
     /// Returns whether `other` lies within it.
     pub const fn contains(self, other: Rect) -> bool {
         other.left >= self.left
@@ -62,6 +72,22 @@ pub struct Request {
     pub region: Rect,
     /// The size that `region` will be resized to. A decoder may deliver it scaled down, but never below this.
     pub target: Size,
+}
+
+/// What the bytes of a sample are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source<'a> {
+    /// An encoded picture, told by its content.
+    Encoded(&'a [u8]),
+    /// Pixels that need no decoder: 8-bit RGB, interleaved, `3 * width * height` bytes.
+    Rgb8 {
+        /// Columns.
+        width: u32,
+        /// Rows.
+        height: u32,
+        /// The bytes R, G, B of each pixel.
+        pixels: &'a [u8],
+    },
 }
 
 /// Pixels of a picture: 8-bit RGB, interleaved, rows top to bottom without padding (`3 * width * height` bytes).

@@ -3,14 +3,37 @@
 
 use std::fmt::Debug;
 
-use crate::decode::{Request, Size};
+use crate::decode::{Rect, Request, Size};
 use crate::error::Result;
 
+mod apply;
+mod blur;
+mod canvas;
+mod color;
+mod crop;
+mod erase;
+mod finish;
+mod flip;
+mod normalize;
+mod pipeline;
+mod resize;
 mod rng;
 mod sample;
+mod scaler;
+mod side;
 
-pub use rng::SampleRng;
-pub use sample::Sample;
+pub use apply::RandomApply;
+pub use blur::GaussianBlur;
+pub use color::{ColorJitter, Jitter, RandomGrayscale};
+pub use crop::{CenterCrop, RandomCrop, RandomResizedCrop};
+pub use erase::RandomErasing;
+pub use flip::{RandomHorizontalFlip, RandomVerticalFlip};
+pub use normalize::Normalize;
+pub use pipeline::{Compiled, PIPELINE_VERSION, Pipeline};
+pub use resize::Resize;
+pub use rng::{RNG_VERSION, SampleKey, SampleRng};
+pub use sample::{Fill, Sample};
+pub use side::Side;
 
 /// What is known of a picture's size before it is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +44,22 @@ pub enum Shape {
     Fixed(Size),
 }
 
-/// One step of a pipeline. Mark implementations with `#[typetag::serde]`.
+/// Where a step may stand with regard to [`Normalize`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Domain {
+    /// Reads or changes 8-bit pixels: before the normalisation only.
+    Pixels,
+    /// Is the normalisation: once in a pipeline.
+    Normalizes,
+    /// Puts elements of the output in place: after the normalisation only.
+    Normalized,
+    /// Only flips or erases: before and after.
+    Either,
+}
+
+/// One step of a pipeline. Mark implementations with `#[typetag::serde]`; the type's plain name becomes its tag in
+/// pipeline files and in the keys of its random numbers.
 #[typetag::serde(tag = "type")]
 pub trait Transform: Debug + Send + Sync {
     /// Changes the sample. All randomness comes from `rng`, which starts at the same draw in
@@ -40,9 +78,30 @@ pub trait Transform: Debug + Send + Sync {
     }
 
     /// Returns what this step will use of a picture of size `full`, where it can tell before decoding.
-    /// Asked only of the first step of a pipeline.
+    /// Asked of the first step of a pipeline, and of a later one if all before it have a
+    /// [`source_region`](Transform::source_region).
     fn request(&self, full: Size, rng: &mut SampleRng) -> Option<Request> {
         let _ = (full, rng);
         None
+    }
+
+    /// Returns the part of a picture of size `input` that decides the part `output` of this step's result.
+    /// `None`, the default, means that all of it may.
+    fn source_region(&self, input: Size, output: Rect) -> Option<Rect> {
+        let _ = (input, output);
+        None
+    }
+
+    /// Returns where this step may stand with regard to the normalisation.
+    fn domain(&self) -> Domain {
+        Domain::Pixels
+    }
+}
+
+impl Shape {
+    /// Returns what is known when either of two shapes may come.
+    #[must_use]
+    pub fn or(self, other: Shape) -> Shape {
+        if self == other { self } else { Shape::Varying }
     }
 }

@@ -1,0 +1,204 @@
+//! The decoder that a worker keeps: header first, pixels next.
+
+use serde::{Deserialize, Serialize};
+
+use super::exif::Markers;
+use super::{Decoded, Format, Image, Limits, Orientation, Rect, Request, Size, general, limits};
+use crate::error::{Error, ErrorKind, Result};
+
+/// A buffer that one huge picture has grown above this is given back after it.
+const KEPT_BYTES: usize = 64 << 20;
+
+/// How pictures are decoded.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct DecodeOptions {
+    /// Turns pictures upright by their EXIF orientation. Default true.
+    pub orientation: bool,
+    /// What a picture may cost.
+    pub limits: Limits,
+}
+
+impl Default for DecodeOptions {
+    fn default() -> Self {
+        DecodeOptions { orientation: true, limits: Limits::default() }
+    }
+}
+
+/// What is known of a picture before it is decoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// The format, told by content.
+    pub format: Format,
+    /// The whole picture's size, upright.
+    pub full: Size,
+    /// How the stored picture is turned to stand upright; [`Orientation::UPRIGHT`] where that is switched off.
+    pub orientation: Orientation,
+}
+
+impl Header {
+    /// Returns the size as stored, before turning.
+    pub(super) const fn stored(&self) -> Size {
+        self.orientation.turned(self.full)
+    }
+}
+
+/// Decodes pictures one after the other. A worker owns one: it keeps the codec's state and buffers between samples.
+///
+/// # Examples
+/// ```
+/// use forebay::decode::{DecodeOptions, Decoder, Image, Size};
+///
+/// let mut decoder = Decoder::new(&DecodeOptions::default())?;
+/// let file = b"P6 2 1 255\n\xff\0\0\0\0\xff"; // a red and a blue pixel
+/// let header = decoder.header(file)?;
+/// assert_eq!(header.full, Size::new(2, 1));
+/// let mut image = Image::default();
+/// decoder.decode(file, &header, None, &mut image)?;
+/// assert_eq!(image.pixels, [255, 0, 0, 0, 0, 255]);
+/// # Ok::<(), forebay::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Decoder {
+    options: DecodeOptions,
+    #[cfg(feature = "turbo")]
+    jpeg: super::jpeg::Jpeg,
+    /// Samples in the file's own type, before they become RGB.
+    raw: Vec<u8>,
+    /// Pixels before they are turned upright.
+    stored: Vec<u8>,
+}
+
+impl Decoder {
+    /// Creates a decoder.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Decode`] when the JPEG codec cannot be set up.
+    pub fn new(options: &DecodeOptions) -> Result<Decoder> {
+        Ok(Decoder {
+            options: options.clone(),
+            #[cfg(feature = "turbo")]
+            jpeg: super::jpeg::Jpeg::new(&options.limits)?,
+            raw: Vec::new(),
+            stored: Vec::new(),
+        })
+    }
+
+    /// Reads format, size and orientation of an encoded picture, without decoding it.
+    ///
+    /// # Errors
+    /// - [`ErrorKind::Limit`] when it declares more than the limits allow.
+    /// - [`ErrorKind::Decode`] when it is of no known format, its header is broken, or the file is provably too short for
+    ///   what the header declares.
+    pub fn header(&mut self, bytes: &[u8]) -> Result<Header> {
+        let limits = &self.options.limits;
+        limits.check_encoded(bytes.len() as u64)?;
+        let format = Format::of(bytes)?;
+        let info =
+            if format == Format::Jpeg { jpeg_info(bytes)? } else { general::info(bytes, format, limits)? };
+        limits.check_size(format, info.stored)?;
+        limits::check_presence(format, info.stored, info.least_bytes, bytes.len())?;
+        let orientation = match info.orientation {
+            Some(orientation) if self.options.orientation => orientation,
+            _ => Orientation::UPRIGHT,
+        };
+        let turning =
+            if orientation == Orientation::UPRIGHT { 0 } else { info.stored.pixels().saturating_mul(3) };
+        limits.check_memory(format, info.stored, info.memory.saturating_add(turning))?;
+        Ok(Header { format, full: orientation.turned(info.stored), orientation })
+    }
+
+    /// Decodes a picture, or the part of it that `request` will use, into `out`. `header` comes from
+    /// [`header`](Decoder::header) on the same bytes. `None` asks for the whole picture.
+    ///
+    /// The pixels within the request's region are those of a full decode, bit by bit. On an error `out` is unspecified.
+    ///
+    /// # Errors
+    /// - [`ErrorKind::Decode`] when the bytes that make up the decoded part are damaged or missing. A missing end marker and
+    ///   trailing bytes are fine.
+    /// - [`ErrorKind::Limit`] when decoding runs into a limit that the header could not tell (scans, memory).
+    /// - [`ErrorKind::Transform`] when the request's region is empty or not within the picture.
+    pub fn decode(
+        &mut self,
+        bytes: &[u8],
+        header: &Header,
+        request: Option<&Request>,
+        out: &mut Image,
+    ) -> Result<Decoded> {
+        let whole = Rect::whole(header.full);
+        let region = request.map_or(whole, |request| request.region);
+        if region.size().pixels() == 0 || !whole.contains(region) {
+            let text = format!("region {region:?} is not within the picture of {:?}", header.full);
+            return Err(Error::new(ErrorKind::Transform, text));
+        }
+        let (orientation, stored) = (header.orientation, header.stored());
+        let upright = orientation == Orientation::UPRIGHT;
+        let wanted = orientation.to_stored(region, stored);
+        let mut before = std::mem::take(&mut self.stored);
+        let target = if upright { &mut out.pixels } else { &mut before };
+        let covered = self.decode_stored(bytes, header, wanted, target);
+        if let Ok(covered) = &covered {
+            if upright {
+                (out.width, out.height) = (covered.width, covered.height);
+            } else {
+                out.reset(orientation.turned(covered.size()));
+                orientation.turn(&before, covered.size(), &mut out.pixels);
+            }
+        }
+        self.stored = kept(before);
+        self.raw = kept(std::mem::take(&mut self.raw));
+        Ok(Decoded { full: header.full, covers: orientation.to_upright(covered?, stored) })
+    }
+
+    /// Decodes at least `wanted` and returns what `pixels` covers; both in stored coordinates.
+    fn decode_stored(
+        &mut self,
+        bytes: &[u8],
+        header: &Header,
+        wanted: Rect,
+        pixels: &mut Vec<u8>,
+    ) -> Result<Rect> {
+        #[cfg(feature = "turbo")]
+        if header.format == Format::Jpeg {
+            return self.jpeg.decode(bytes, header.stored(), wanted, pixels, &mut self.raw);
+        }
+        #[cfg(not(feature = "turbo"))]
+        let _ = wanted;
+        general::decode(bytes, header, &self.options.limits, pixels, &mut self.raw)?;
+        Ok(Rect::whole(header.stored()))
+    }
+}
+
+/// What a format's header tells.
+pub(super) struct Info {
+    pub(super) stored: Size,
+    pub(super) orientation: Option<Orientation>,
+    /// Bytes that decoding takes at its height, without turning.
+    pub(super) memory: u64,
+    /// Bytes that the format needs at least for a picture of this size.
+    pub(super) least_bytes: u64,
+}
+
+/// Reads a JPEG's markers. Whether the rest makes sense is left to the decoder.
+fn jpeg_info(bytes: &[u8]) -> Result<Info> {
+    let markers = Markers::read(bytes);
+    let Some(frame) = markers.frame else {
+        return Err(Error::new(ErrorKind::Decode, "jpeg: no frame header (SOF) before the first scan"));
+    };
+    let pixels = frame.size.pixels();
+    let samples = pixels * u64::from(frame.imcu_samples) / (frame.imcu.pixels().max(1));
+    let coefficients = if frame.buffered { 2 * samples } else { 0 };
+    let cmyk = if frame.components == 4 { 4 * pixels } else { 0 };
+    // Each block of 8x8 pixels takes a bit at least, for Huffman's shortest code is one; arithmetic codes can be shorter.
+    let least_bytes = if frame.arithmetic { 0 } else { pixels / 64 / 8 };
+    Ok(Info {
+        stored: frame.size,
+        orientation: markers.orientation,
+        memory: 3 * pixels + cmyk + coefficients,
+        least_bytes,
+    })
+}
+
+fn kept(buffer: Vec<u8>) -> Vec<u8> {
+    if buffer.capacity() > KEPT_BYTES { Vec::new() } else { buffer }
+}

@@ -1,0 +1,72 @@
+//! The rules as data: what each room may import, which files may do what is denied elsewhere.
+
+/// A room and the rooms, or parts of rooms (`slab::layout`), that it may name.
+pub(crate) struct Room {
+    pub(crate) name: &'static str,
+    pub(crate) may_import: &'static [&'static str],
+}
+
+/// The arrows. They go down only: a room names nothing that stands below it in this list, but for the base types.
+pub(crate) const ROOMS: &[Room] = &[
+    Room { name: "error", may_import: &[] },
+    Room { name: "tensor", may_import: &["error"] },
+    Room { name: "event", may_import: &["error"] },
+    Room { name: "sys", may_import: &["error"] },
+    Room { name: "sync", may_import: &[] },
+    Room { name: "stats", may_import: &["error"] },
+    Room { name: "synth", may_import: &["error"] },
+    Room { name: "sampler", may_import: &["error"] },
+    Room { name: "dataset", may_import: &["error", "sys::segment", "synth"] },
+    Room { name: "decode", may_import: &["error", "tensor"] },
+    Room { name: "transform", may_import: &["error", "tensor", "decode"] },
+    Room { name: "slab", may_import: &["error", "tensor", "sys", "sync"] },
+    Room { name: "plan", may_import: &["error", "tensor", "slab::layout", "sys::limits"] },
+    Room { name: "worker", may_import: &ALL_BELOW_WORKER },
+    Room { name: "loader", may_import: &ALL_BELOW_LOADER },
+];
+
+const ALL_BELOW_WORKER: [&str; 12] = [
+    "error",
+    "tensor",
+    "event",
+    "sys",
+    "sync",
+    "stats",
+    "sampler",
+    "dataset",
+    "decode",
+    "transform",
+    "slab",
+    "plan",
+];
+
+const ALL_BELOW_LOADER: [&str; 13] = [
+    "error",
+    "tensor",
+    "event",
+    "sys",
+    "sync",
+    "stats",
+    "sampler",
+    "dataset",
+    "decode",
+    "transform",
+    "slab",
+    "plan",
+    "worker",
+];
+
+/// The files that may contain `unsafe`, and do. Paths are below `src/`.
+pub(crate) const UNSAFE_FILES: &[&str] = &[];
+
+/// The files that may name `std::sync::atomic`: elsewhere atomics come from here, so that loom can stand in for them.
+pub(crate) const ATOMIC_FILES: &[&str] = &["sync/prim.rs"];
+
+/// The files that may end the process: the binary's `main`, and a worker process, which never returns to `main`.
+pub(crate) const EXIT_FILES: &[&str] = &["main.rs", "worker/process.rs"];
+
+/// Code lines that a file may have: lines that hold more than comment and blank.
+pub(crate) const MAX_CODE_LINES: usize = 500;
+
+/// The modules that only the binary has. They see the library as its users do, through `forebay::`.
+pub(crate) const BINARY: &[&str] = &["main", "cli"];
