@@ -8,6 +8,7 @@ pub mod decode;
 mod error;
 mod hash;
 pub mod sampler;
+pub mod synth;
 mod tensor;
 pub mod transform;
 
