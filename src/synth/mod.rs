@@ -17,7 +17,7 @@ use crate::hash::{SPREAD, mix};
 /// The quality that most of ImageNet's files are near.
 const QUALITY: u8 = 90;
 
-/// What [`write`] makes.
+/// What [`write()`] makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SynthOptions {
     /// How many pictures.
@@ -60,7 +60,7 @@ impl SynthOptions {
     }
 }
 
-/// What [`write`] made.
+/// What [`write()`] made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Summary {
