@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use super::process;
 use crate::error::{Error, ErrorKind, Result};
-use crate::sys::{Executable, process as os};
+use crate::sys::process::{self as os, Executable};
 
 /// Set in a worker's environment: the process id of its host.
 pub(super) const VARIABLE: &str = "FOREBAY_WORKER";

@@ -16,8 +16,12 @@ use super::{Body, Common, Ends};
 use crate::dataset::{Record, WorkerInfo};
 use crate::error::{Error, ErrorKind, Result};
 use crate::slab::SlabLayout;
-use crate::sync::{Consumer, Producer};
-use crate::sys::{self, Access, Backing, Doorbell, Mapped, Segment, process as os};
+use crate::sync::ring::{Consumer, Producer};
+use crate::sys::doorbell::Doorbell;
+use crate::sys::mapped::Mapped;
+use crate::sys::mapping::Access;
+use crate::sys::segment::{Backing, Segment};
+use crate::sys::{fdpass, process as os, signals};
 use crate::transform::Compiled;
 
 /// How long one send of a slot may stand still before the worker looks again.
@@ -42,7 +46,7 @@ pub(crate) fn start(
     let segment = Segment::create(backing, "forebay-worker", size_of::<WorkerPage>(), &mut |_| Ok(()))?;
     let page: Mapped<WorkerPage> = Mapped::new(Arc::new(segment.map(Access::ReadWrite, false)?), 0)?;
     let bell = Doorbell::new()?;
-    let (socket, theirs) = sys::pair()?;
+    let (socket, theirs) = fdpass::pair()?;
     let host = std::process::id().to_string();
     let child = os::spawn(&launch.program, &launch.arguments, &[(VARIABLE, &host)], theirs.as_fd())?;
     drop(theirs);
@@ -65,7 +69,7 @@ pub(crate) fn start(
 
 /// Is a worker: serves the host at the other end of standard input and returns the exit code.
 pub(super) fn serve(host: u32) -> i32 {
-    os::ignore_terminal_signals();
+    signals::ignore_terminal_signals();
     if os::bind_to_parent(host).is_err() {
         return HOST_GONE;
     }

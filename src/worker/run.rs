@@ -14,8 +14,10 @@ use crate::dataset::{Dataset, Payload, Record};
 use crate::decode::Source;
 use crate::error::{Error, ErrorKind, Result};
 use crate::slab::{Lease, SlabMemory};
-use crate::sync::{Consumer, Producer, PushError};
-use crate::sys::{self, Doorbell, Mapped, poll};
+use crate::sync::ring::{Consumer, Producer, PushError};
+use crate::sys::doorbell::Doorbell;
+use crate::sys::mapped::Mapped;
+use crate::sys::{fdpass, poll};
 use crate::transform::{Compiled, SampleKey};
 
 /// The longest sleep of a worker; also how late a lost wake-up is noticed.
@@ -206,7 +208,7 @@ impl Outbox {
         while let Err(error) = self.dones.try_push(&words) {
             let PushError::Full = error else { return Err(Error::from(error)) };
             self.wake_host();
-            if sys::at_end(self.socket.as_fd()) {
+            if fdpass::at_end(self.socket.as_fd()) {
                 return Err(Error::new(ErrorKind::Closed, "the host is gone"));
             }
             std::thread::sleep(FULL_NAP);
@@ -216,7 +218,7 @@ impl Outbox {
     }
 
     fn wake_host(&self) {
-        if self.control.host.sleeper.must_wake() {
+        if self.control.host.sleeper.is_sleeping() {
             self.host_bell.ring();
         }
     }
