@@ -2,16 +2,14 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::decode::{Decoded, Image, Rect, Request, Size};
+use crate::decode::{DecodeOptions, Size};
 use crate::error::{Error, ErrorKind, Result};
 use crate::tensor::{DType, Layout};
 
-use super::apply::occurrence;
-use super::finish::{Finisher, normalized_bytes};
+use super::finish::normalized_bytes;
 use super::rng::{RNG_VERSION, fnv1a};
 use super::{
-    CenterCrop, Domain, Normalize, RandomHorizontalFlip, RandomResizedCrop, Resize, Sample, SampleKey,
-    SampleRng, Shape, Transform,
+    CenterCrop, Domain, Normalize, RandomHorizontalFlip, RandomResizedCrop, Resize, Shape, Transform,
 };
 
 /// The version of what the steps compute. Raised when the same pipeline gives other bytes than before.
@@ -38,6 +36,9 @@ pub struct Pipeline {
     /// The order of the output's axes.
     #[serde(default = "default_layout")]
     pub layout: Layout,
+    /// How pictures are decoded.
+    #[serde(default)]
+    pub decode: DecodeOptions,
     /// The steps, in order.
     #[serde(rename = "step", default)]
     pub steps: Vec<Box<dyn Transform>>,
@@ -53,7 +54,12 @@ const fn default_layout() -> Layout {
 
 impl Default for Pipeline {
     fn default() -> Self {
-        Pipeline { dtype: default_dtype(), layout: default_layout(), steps: Vec::new() }
+        Pipeline {
+            dtype: default_dtype(),
+            layout: default_layout(),
+            decode: DecodeOptions::default(),
+            steps: Vec::new(),
+        }
     }
 }
 
@@ -162,6 +168,45 @@ impl Pipeline {
         serde_json::from_str(text).map_err(|error| unreadable("read from JSON", &error))
     }
 
+    /// Returns it as TOML: `dtype`, `layout`, `[decode]` and one `[[step]]` with its `type` and parameters a step.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Config`] if a step cannot be serialised.
+    #[cfg(feature = "cli")]
+    pub fn to_toml(&self) -> Result<String> {
+        toml::to_string(self).map_err(|error| unreadable("written as TOML", &error))
+    }
+
+    /// Reads a pipeline file. Whatever is left out has its default.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Config`] naming the line and the key that is unknown, missing or of the wrong kind.
+    ///
+    /// # Examples
+    /// ```
+    /// use forebay::transform::Pipeline;
+    ///
+    /// let pipeline = Pipeline::from_toml(
+    ///     r#"
+    ///     dtype = "f16"
+    ///     [[step]]
+    ///     type = "RandomResizedCrop"
+    ///     size = 224
+    ///     scale = [0.2, 1.0]
+    ///     [[step]]
+    ///     type = "Normalize"
+    ///     mean = [0.5, 0.5, 0.5]
+    ///     std = [0.5, 0.5, 0.5]
+    ///     "#,
+    /// )?;
+    /// assert_eq!(pipeline.steps.len(), 2);
+    /// # forebay::Result::Ok(())
+    /// ```
+    #[cfg(feature = "cli")]
+    pub fn from_toml(text: &str) -> Result<Self> {
+        toml::from_str(text).map_err(|error| unreadable("read from TOML", &error))
+    }
+
     /// Returns a number that is equal for pipelines that give equal bytes: a hash (64-bit FNV-1a) of the JSON form, of
     /// [`PIPELINE_VERSION`] and of [`RNG_VERSION`].
     pub fn fingerprint(&self) -> u64 {
@@ -172,92 +217,4 @@ impl Pipeline {
 
 fn unreadable(what: &str, error: &dyn std::fmt::Display) -> Error {
     Error::new(ErrorKind::Config, format!("the pipeline cannot be {what}: {error}"))
-}
-
-/// A pipeline that runs: one for each worker, with its buffers.
-#[derive(Debug)]
-pub struct Compiled {
-    pipeline: Pipeline,
-    size: Size,
-    /// For each step, how many of the same type stand before it.
-    occurrences: Vec<usize>,
-    sample: Sample,
-    finisher: Finisher,
-}
-
-impl Compiled {
-    /// Checks a pipeline and prepares it to run.
-    ///
-    /// # Errors
-    /// As [`Pipeline::check`].
-    pub fn new(pipeline: Pipeline, input: Shape) -> Result<Self> {
-        let size = pipeline.check(input)?;
-        let occurrences = (0..pipeline.steps.len()).map(|n| occurrence(&pipeline.steps, n)).collect();
-        let finisher = Finisher::new(pipeline.dtype, pipeline.layout);
-        Ok(Compiled { pipeline, size, occurrences, sample: Sample::default(), finisher })
-    }
-
-    /// Returns the pipeline it was made from.
-    pub fn pipeline(&self) -> &Pipeline {
-        &self.pipeline
-    }
-
-    /// Returns the size of every output picture.
-    pub fn size(&self) -> Size {
-        self.size
-    }
-
-    /// Returns the bytes of one output picture.
-    pub fn sample_bytes(&self) -> usize {
-        self.pipeline.sample_bytes(self.size)
-    }
-
-    /// Returns what the steps will use of a picture of size `full`, if they can tell before it is decoded.
-    pub fn request(&self, full: Size, key: SampleKey) -> Option<Request> {
-        self.request_from(0, full, &SampleRng::root(key))
-    }
-
-    /// As [`request`](Compiled::request), for the steps from `number` on: what a later step asks for, seen through this
-    /// step, or else what this one asks for.
-    fn request_from(&self, number: usize, input: Size, root: &SampleRng) -> Option<Request> {
-        let step = self.pipeline.steps.get(number)?;
-        if let Ok(Shape::Fixed(output)) = step.shape(Shape::Fixed(input))
-            && step.source_region(input, Rect::whole(output)).is_some()
-            && let Some(later) = self.request_from(number + 1, output, root)
-            && let Some(region) = step.source_region(input, later.region)
-        {
-            return Some(Request { region, target: region.size() });
-        }
-        step.request(input, &mut self.rng(number, root))
-    }
-
-    fn rng(&self, number: usize, root: &SampleRng) -> SampleRng {
-        root.child(self.pipeline.steps[number].typetag_name(), self.occurrences[number])
-    }
-
-    /// Returns the image to decode the next sample into.
-    pub fn begin(&mut self, label: i64) -> &mut Image {
-        self.sample.begin(label)
-    }
-
-    /// Runs the steps on what was decoded into the image of [`begin`](Compiled::begin), and writes the result to `out`.
-    /// Returns the label.
-    ///
-    /// # Errors
-    /// Whatever a step finds; [`ErrorKind::Transform`] if `out` does not have
-    /// [`sample_bytes`](Compiled::sample_bytes) bytes.
-    pub fn finish(&mut self, decoded: Decoded, key: SampleKey, out: &mut [u8]) -> Result<i64> {
-        if out.len() != self.sample_bytes() {
-            let text = format!("a slot of {} bytes for a sample of {}", out.len(), self.sample_bytes());
-            return Err(Error::new(ErrorKind::Transform, text));
-        }
-        self.sample.decoded(decoded);
-        let root = SampleRng::root(key);
-        for number in 0..self.pipeline.steps.len() {
-            let mut rng = self.rng(number, &root);
-            self.pipeline.steps[number].apply(&mut self.sample, &mut rng)?;
-        }
-        self.finisher.write(&mut self.sample, self.size, out)?;
-        Ok(self.sample.label())
-    }
 }

@@ -7,6 +7,9 @@ use super::normalize::Affine;
 use super::scaler::{Scaler, Window};
 use super::{SampleRng, canvas};
 
+/// A buffer that one huge picture has grown above this is given back with the next sample.
+const KEPT_BYTES: usize = 64 << 20;
+
 /// What [`Sample::erase`] puts in a rectangle.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -67,6 +70,14 @@ impl Sample {
         self.flips = Flips::default();
         self.affine = None;
         self.erased.clear();
+        for buffer in [&mut self.image.pixels, &mut self.spare.pixels] {
+            if buffer.capacity() > KEPT_BYTES {
+                *buffer = Vec::new();
+            }
+        }
+        if self.floats.capacity() * size_of::<f32>() > KEPT_BYTES {
+            self.floats = Vec::new();
+        }
         &mut self.image
     }
 
