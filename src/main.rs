@@ -1,3 +1,7 @@
 //! The command-line tool: parse, run, exit code.
 
-fn main() {}
+mod cli;
+
+fn main() -> std::process::ExitCode {
+    cli::main()
+}

@@ -1,0 +1,59 @@
+//! How far the work is: a bar on a terminal, a line now and then elsewhere, or nothing.
+
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use super::args::ProgressChoice;
+use super::console::Console;
+
+/// How often plain progress speaks.
+const PLAIN_INTERVAL: Duration = Duration::from_secs(5);
+
+/// Progress through a known number of samples or files. It leaves the screen when dropped.
+#[derive(Debug)]
+pub(crate) struct Progress {
+    console: Console,
+    bar: ProgressBar,
+    total: u64,
+    spoke: std::sync::Mutex<Instant>,
+}
+
+impl Progress {
+    /// Creates progress from 0 to `total`; `unit` is the word after the rate, such as `images`.
+    pub(crate) fn new(console: &Console, total: u64, unit: &str) -> Self {
+        let bar = match console.progress() {
+            ProgressChoice::Auto => console.bars().add(ProgressBar::new(total)),
+            _ => ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::hidden()),
+        };
+        let template = format!("{{msg:12}} {{wide_bar}} {{pos}}/{{len}} {{per_sec}} {unit}, {{eta}} left");
+        if let Ok(style) = ProgressStyle::with_template(&template) {
+            bar.set_style(style);
+        }
+        Progress { console: console.clone(), bar, total, spoke: std::sync::Mutex::new(Instant::now()) }
+    }
+
+    /// Says that `count` more are done. May be called from any thread.
+    pub(crate) fn advance(&self, count: u64) {
+        self.bar.inc(count);
+        if self.console.progress() == ProgressChoice::Plain {
+            self.speak_if_due();
+        }
+    }
+
+    fn speak_if_due(&self) {
+        let Ok(mut spoke) = self.spoke.try_lock() else { return };
+        if spoke.elapsed() >= PLAIN_INTERVAL {
+            *spoke = Instant::now();
+            let label = self.bar.message();
+            let space = if label.is_empty() { "" } else { " " };
+            self.console.line(&format_args!("{label}{space}{}/{}", self.bar.position(), self.total));
+        }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}

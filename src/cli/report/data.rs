@@ -1,0 +1,119 @@
+//! The numbers of a run. Field names are those of the JSON report; `schema.json` beside this file describes them.
+
+use serde::Serialize;
+
+/// Version of the JSON report's form; raised when a field changes meaning or goes.
+pub(crate) const SCHEMA: u32 = 1;
+
+/// What a run did and how fast.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct RunReport {
+    pub(crate) schema: u32,
+    pub(crate) versions: Versions,
+    /// The data set as typed.
+    pub(crate) data: String,
+    pub(crate) epochs: Vec<EpochReport>,
+    /// Samples handed out, over all epochs.
+    pub(crate) samples: u64,
+    /// Samples that gave an error instead.
+    pub(crate) failed_samples: u64,
+    pub(crate) batches: u64,
+    /// Wall-clock time from the first request to the last batch.
+    pub(crate) seconds: f64,
+    /// Wall-clock time from the start of the loader's building to the first batch.
+    pub(crate) seconds_to_first_batch: f64,
+    pub(crate) images_per_second: f64,
+    /// Bytes of finished batches a second, in units of 10^6.
+    pub(crate) megabytes_per_second: f64,
+    pub(crate) num_workers: u64,
+    /// Bytes of all slabs.
+    pub(crate) slab_bytes: u64,
+    /// Bytes of rings, positions and status.
+    pub(crate) control_bytes: u64,
+    /// The transport in use, slab by slab.
+    pub(crate) transports: Vec<String>,
+}
+
+/// What made the bytes.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Versions {
+    pub(crate) forebay: String,
+    /// The JPEG decoder, its version and SIMD level.
+    pub(crate) codec: String,
+}
+
+/// One epoch of a run.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct EpochReport {
+    pub(crate) epoch: u64,
+    pub(crate) samples: u64,
+    pub(crate) batches: u64,
+    pub(crate) seconds: f64,
+    /// The epoch's digest, where one was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) sha256: Option<String>,
+    /// The batches' digests, where they were asked for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) batch_digests: Vec<BatchDigest>,
+}
+
+/// The digest of one batch.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct BatchDigest {
+    pub(crate) batch: u64,
+    pub(crate) samples: u64,
+    pub(crate) sha256: String,
+}
+
+impl RunReport {
+    /// Returns the transports with the number of slabs each, in order of first use: `2 shm, 1 heap`.
+    pub(crate) fn transport_counts(&self) -> Vec<(&str, usize)> {
+        let mut counts: Vec<(&str, usize)> = Vec::new();
+        for name in &self.transports {
+            match counts.iter_mut().find(|(known, _)| known == name) {
+                Some((_, count)) => *count += 1,
+                None => counts.push((name, 1)),
+            }
+        }
+        counts
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// A report with every field set.
+    pub(in super::super) fn example() -> RunReport {
+        let digest = BatchDigest { batch: 0, samples: 60, sha256: "ab".repeat(32) };
+        RunReport {
+            schema: SCHEMA,
+            versions: Versions { forebay: "0.1.0".into(), codec: "libjpeg-turbo 3.1.0 (AVX2)".into() },
+            data: "datasets/tiny".into(),
+            epochs: vec![EpochReport {
+                epoch: 0,
+                samples: 60,
+                batches: 1,
+                seconds: 0.5,
+                sha256: Some("cd".repeat(32)),
+                batch_digests: vec![digest],
+            }],
+            samples: 60,
+            failed_samples: 0,
+            batches: 1,
+            seconds: 0.5,
+            seconds_to_first_batch: 0.25,
+            images_per_second: 120.0,
+            megabytes_per_second: 72.25,
+            num_workers: 2,
+            slab_bytes: 3 * 36_130_816,
+            control_bytes: 65_536,
+            transports: vec!["shm".into(), "heap".into(), "heap".into()],
+        }
+    }
+
+    #[test]
+    fn slabs_are_counted_by_transport() {
+        assert_eq!(example().transport_counts(), [("shm", 1), ("heap", 2)]);
+    }
+}

@@ -1,0 +1,10 @@
+//! The closing report of `run`: the numbers (`data`), and two ways to print them (`text`, `json`).
+//! Measures nothing itself.
+
+mod data;
+mod json;
+mod text;
+
+pub(crate) use data::{BatchDigest, EpochReport, RunReport, Versions};
+pub(crate) use json::json;
+pub(crate) use text::text;
