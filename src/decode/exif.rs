@@ -52,6 +52,18 @@ impl Markers {
     }
 }
 
+/// Returns where the end marker of the first picture is, after any number of scans.
+pub(super) fn end_marker(bytes: &[u8]) -> Option<usize> {
+    let mut rest = bytes.get(2..)?;
+    loop {
+        let start = marker(rest)?;
+        if rest[start + 1] == 0xd9 {
+            return Some(bytes.len() - rest.len() + start);
+        }
+        rest = next_segment(rest)?.2;
+    }
+}
+
 impl Frame {
     fn read(code: u8, segment: &[u8]) -> Option<Frame> {
         let &[_, h1, h0, w1, w0, components, ref table @ ..] = segment else { return None };
@@ -71,7 +83,7 @@ impl Frame {
 /// Returns the code and the content of the next marker segment, and what follows it. Stray bytes before it are skipped, as
 /// libjpeg does; markers without a length cannot come here but for the end of the picture.
 fn next_segment(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
-    let start = bytes.windows(2).position(|pair| pair[0] == 0xff && !matches!(pair[1], 0x00 | 0xff))?;
+    let start = marker(bytes)?;
     let (code, rest) = (bytes[start + 1], &bytes[start + 2..]);
     if matches!(code, 0x01 | 0xd0..=0xd7) {
         return Some((code, &[], rest));
@@ -81,6 +93,10 @@ fn next_segment(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     }
     let length = usize::from(u16::from_be_bytes([*rest.first()?, *rest.get(1)?]));
     Some((code, rest.get(2..length)?, &rest[length..]))
+}
+
+fn marker(bytes: &[u8]) -> Option<usize> {
+    bytes.windows(2).position(|pair| pair[0] == 0xff && !matches!(pair[1], 0x00 | 0xff))
 }
 
 fn orientation(segment: &[u8]) -> Option<Orientation> {
