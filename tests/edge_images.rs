@@ -1,15 +1,23 @@
 //! Odd, broken and hostile files against the decoder: references, errors, memory.
 //!
 //! Runs over a folder with a `manifest.tsv`, named by `FOREBAY_EDGE_DATA` or at `../shared/data/edge`; says so when there is none.
+#![allow(clippy::print_stdout, clippy::unwrap_used)] // test code throughout
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use forebay::decode::{DecodeOptions, Decoder, Image, Limits};
 
 /// What decoding may take beside the limit on decoded bytes.
 const SLACK: u64 = 64 << 20;
+
+/// Held by each test: one of them measures the memory of the process.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 struct Row {
     file: String,
@@ -85,6 +93,7 @@ fn wrong(row: &Row, image: &Image) -> Option<String> {
 
 #[test]
 fn what_must_decode_gives_its_reference_and_what_must_err_errs() {
+    let _alone = alone();
     let Some(rows) = manifest() else { return };
     let (mut decoder, mut image) = (stored_pixels(), Image::default());
     let (mut failures, mut counts) = (Vec::new(), BTreeMap::new());
@@ -127,15 +136,16 @@ fn forget_peak() -> bool {
     fs::write("/proc/self/clear_refs", "5").is_ok()
 }
 
-/// Alone in its process when run by `cargo nextest`; under `cargo test` neighbours only add to the peak.
 #[test]
 fn no_file_takes_more_memory_than_the_limit() {
+    let _alone = alone();
     let Some(rows) = manifest() else { return };
     if !forget_peak() || peak().is_none() {
         println!("skipped: this kernel doesn't reset the peak of memory");
         return;
     }
     let max_bytes = 96 << 20;
+    let mut most = (0, "");
     let options =
         DecodeOptions { limits: Limits { max_bytes, ..Limits::default() }, ..DecodeOptions::default() };
     for row in &rows {
@@ -145,12 +155,15 @@ fn no_file_takes_more_memory_than_the_limit() {
         let before = peak().unwrap();
         let result = decode(&mut decoder, &bytes, &mut image);
         let grown = peak().unwrap() - before;
+        most = most.max((grown >> 20, &row.file));
         assert!(grown <= max_bytes + SLACK, "{}: {} MiB, {result:?}", row.file, grown >> 20);
     }
+    println!("{} files, at most {} MiB ({})", rows.len(), most.0, most.1);
 }
 
 #[test]
 fn a_broken_file_leaves_nothing_behind_for_the_next() {
+    let _alone = alone();
     let Some(rows) = manifest() else { return };
     let (mut decoder, mut image) = (stored_pixels(), Image::default());
     let good = rows.iter().find(|row| row.file == "jpeg_progressive_444.jpg").unwrap();
@@ -166,6 +179,7 @@ fn a_broken_file_leaves_nothing_behind_for_the_next() {
 
 #[test]
 fn every_prefix_of_a_small_file_decodes_or_errs() {
+    let _alone = alone();
     let Some(rows) = manifest() else { return };
     let (mut decoder, mut image) = (Decoder::new(&DecodeOptions::default()).unwrap(), Image::default());
     let mut prefixes = 0;
@@ -177,4 +191,33 @@ fn every_prefix_of_a_small_file_decodes_or_errs() {
         }
     }
     println!("{prefixes} prefixes");
+}
+
+#[test]
+fn flipped_bits_decode_or_err() {
+    let _alone = alone();
+    let Some(rows) = manifest() else { return };
+    let limits = Limits { max_bytes: 16 << 20, ..Limits::default() };
+    let options = DecodeOptions { limits, ..DecodeOptions::default() };
+    let (mut decoder, mut image) = (Decoder::new(&options).unwrap(), Image::default());
+    let (mut state, mut decoded, mut refused) = (1u64, 0, 0);
+    let mut random = |below: usize| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (state >> 33) as usize % below
+    };
+    for row in rows.iter().filter(|row| !row.file.contains("bomb")) {
+        let bytes = fs::read(&row.path).unwrap();
+        for round in 0..if bytes.is_empty() { 0 } else { 40 } {
+            let mut broken = bytes.clone();
+            for _ in 0..=random(4) {
+                let reach = if round % 2 == 0 { bytes.len().min(700) } else { bytes.len() };
+                broken[random(reach)] ^= 1 << random(8);
+            }
+            match decode(&mut decoder, &broken, &mut image) {
+                Ok(()) => decoded += 1,
+                Err(_) => refused += 1,
+            }
+        }
+    }
+    println!("{decoded} decoded, {refused} refused");
 }
