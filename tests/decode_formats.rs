@@ -263,7 +263,7 @@ fn damaged_bytes_decode_or_err_within_the_memory_limit() {
         let counter = if decoded.is_ok() { &counts.0 } else { &counts.1 };
         counter.set(counter.get() + 1);
     });
-    let grown = peak() - before;
+    let grown = peak().saturating_sub(before);
     let (decoded, refused) = (counts.0.get(), counts.1.get());
     println!("{} formats, {decoded} decoded, {refused} refused, {} MiB at most", files.len(), grown >> 20);
     assert!(decoded > 1000 && refused > 1000);

@@ -19,6 +19,9 @@ fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Files that only libjpeg-turbo can decode.
+const NEED_TURBO: &[&str] = &["jpeg_baseline_noninterleaved.jpg"];
+
 struct Row {
     file: String,
     format: String,
@@ -109,7 +112,8 @@ fn what_must_decode_gives_its_reference_and_what_must_err_errs() {
             (Err(error), _) => error.to_string().replace('\n', ";"),
         };
         *counts.entry((row.strictness.clone(), row.decodes, result.is_ok())).or_insert(0) += 1;
-        let must = row.strictness == "must";
+        let must =
+            row.strictness == "must" && (cfg!(feature = "turbo") || !NEED_TURBO.contains(&row.file.as_str()));
         if row.strictness != "must" || (must && result.is_err() == row.decodes) {
             println!("{:14} {:40} {verdict}", row.strictness, row.file);
         }
@@ -154,7 +158,7 @@ fn no_file_takes_more_memory_than_the_limit() {
         forget_peak();
         let before = peak().unwrap();
         let result = decode(&mut decoder, &bytes, &mut image);
-        let grown = peak().unwrap() - before;
+        let grown = peak().unwrap().saturating_sub(before);
         most = most.max((grown >> 20, &row.file));
         assert!(grown <= max_bytes + SLACK, "{}: {} MiB, {result:?}", row.file, grown >> 20);
     }

@@ -18,8 +18,9 @@ pub(super) struct Frame {
     pub(super) components: u32,
     /// Arithmetic coding instead of Huffman's.
     pub(super) arithmetic: bool,
-    /// Coefficients of the whole picture are held in memory: it is progressive, or a component has its own scan.
-    pub(super) buffered: bool,
+    pub(super) progressive: bool,
+    /// The first scan does not hold all components.
+    pub(super) split: bool,
     /// Width and height of an iMCU in pixels: 8 times the largest sampling factor.
     pub(super) imcu: Size,
     /// Samples of all components in one iMCU.
@@ -39,7 +40,7 @@ impl Markers {
                 0xda => {
                     let alone = segment.first().map(|count| u32::from(*count));
                     if let (Some(frame), Some(components)) = (&mut markers.frame, alone) {
-                        frame.buffered |= components < frame.components;
+                        frame.split = components < frame.components;
                     }
                     break;
                 }
@@ -53,6 +54,7 @@ impl Markers {
 }
 
 /// Returns where the end marker of the first picture is, after any number of scans.
+#[cfg(feature = "turbo")]
 pub(super) fn end_marker(bytes: &[u8]) -> Option<usize> {
     let mut rest = bytes.get(2..)?;
     loop {
@@ -73,10 +75,16 @@ impl Frame {
             size: Size::new(u16::from_be_bytes([w1, w0]).into(), u16::from_be_bytes([h1, h0]).into()),
             components: components.into(),
             arithmetic: code >= 0xc9,
-            buffered: matches!(code, 0xc2 | 0xca),
+            progressive: matches!(code, 0xc2 | 0xca),
+            split: false,
             imcu: Size::new(8 * factors().map(|f| f.0).max()?, 8 * factors().map(|f| f.1).max()?),
             imcu_samples: factors().map(|(h, v)| 64 * h * v).sum(),
         })
+    }
+
+    /// Returns whether coefficients of the whole picture have to be held in memory.
+    pub(super) const fn buffered(&self) -> bool {
+        self.progressive || self.split
     }
 }
 
@@ -170,7 +178,7 @@ mod tests {
         let baseline = frame(0xc0, &[3]);
         assert_eq!((baseline.size, baseline.imcu), (Size::new(227, 149), Size::new(16, 16)));
         assert_eq!((baseline.imcu_samples, baseline.components), (384, 3));
-        assert!(!baseline.buffered && !baseline.arithmetic);
-        assert!(frame(0xc0, &[1]).buffered && frame(0xc2, &[3]).buffered && frame(0xca, &[3]).arithmetic);
+        assert!(!baseline.buffered() && !baseline.arithmetic);
+        assert!(frame(0xc0, &[1]).buffered() && frame(0xc2, &[3]).buffered() && frame(0xca, &[3]).arithmetic);
     }
 }
