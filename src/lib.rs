@@ -49,6 +49,8 @@ mod event;
 mod hash;
 #[cfg(not(all(test, loom)))]
 mod loader;
+#[cfg(not(all(test, loom)))]
+mod plan;
 pub mod sampler;
 #[cfg(not(all(test, loom)))]
 mod slab;
@@ -73,6 +75,7 @@ pub use self::{
     loader::{Batch, Epoch, Epochs, Fingerprint, Loader, LoaderBuilder, OnError, State},
     slab::Transport,
     stats::Stats,
+    sys::shared::Shared,
     worker::init,
 };
 

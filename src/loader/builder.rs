@@ -342,11 +342,7 @@ impl LoaderBuilder {
 
     /// Returns the size of every output picture.
     fn picture_size(&self) -> Result<Size> {
-        let input = match self.dataset.image_size() {
-            Some((width, height)) => Shape::Fixed(Size::new(width, height)),
-            None => Shape::Varying,
-        };
-        self.pipeline.check(input)
+        self.pipeline.check(Shape::of(self.dataset.image_size()))
     }
 
     fn default_sampler(&self) -> Arc<dyn Sampler> {

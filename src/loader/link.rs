@@ -157,6 +157,7 @@ impl Shared {
 }
 
 /// The consumer's end of one course. Dropping it ends the course.
+#[derive(Debug)]
 pub(super) struct Outlet {
     run: u64,
     deliveries: Receiver<Delivery>,

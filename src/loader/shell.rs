@@ -12,9 +12,9 @@ use super::seat::{Ended, Seat};
 use super::supervisor::{Action, BatchId, Input, SampleFailure, Supervisor, Why};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{Event, Sink};
+use crate::plan::check_room;
 use crate::sampler::{BatchPlan, BatchSpan, Sampler};
 use crate::slab::{Pool, View};
-use crate::sys::limits;
 use crate::sys::poll::Epoll;
 use crate::worker::{Arrival, Chunk, Common, CommonKind, Done, Outcome};
 
@@ -384,8 +384,7 @@ impl Shell {
         if have >= self.wanted_slabs || self.work.pool_done {
             return false;
         }
-        let mut room = |rung: crate::slab::Rung, bytes: usize| limits::check_room(rung.name(), bytes);
-        match self.pool.grow(&mut room) {
+        match self.pool.grow(&mut check_room) {
             Ok((entry, step)) => {
                 if let Some(step) = step {
                     let (wanted, got) = (step.wanted.name(), entry.rung.name());

@@ -13,7 +13,7 @@ use crate::sys::doorbell::Doorbell;
 use crate::sys::fdpass;
 use crate::sys::mapped::Mapped;
 use crate::sys::mapping::Mapping;
-use crate::transform::Compiled;
+use crate::transform::{Compiled, Shape};
 
 /// Starts a worker thread. It says [`Kind::Ready`] when its data set is open.
 ///
@@ -44,7 +44,7 @@ pub(crate) fn start(common: &Common, slabs: &Arc<SlabTable>, number: u32) -> Res
         .name(format!("forebay-worker-{number}"))
         .spawn(move || {
             let mut dataset = setup.dataset;
-            let ready = dataset.start(&info).and_then(|()| Compiled::new(&setup.pipeline));
+            let ready = dataset.start(&info).and_then(|()| Compiled::new(setup.pipeline, Shape::of(dataset.image_size())));
             let compiled = match ready {
                 Ok(compiled) => compiled,
                 Err(error) => {
