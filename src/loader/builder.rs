@@ -366,7 +366,6 @@ fn settings(config: &Config) -> Settings {
     Settings {
         workers: config.num_workers,
         slabs: config.slabs(),
-        batch_size: config.batch_size,
         ordered: !config.unordered,
         timeout: config.timeout,
         start_timeout: START_TIMEOUT,

@@ -77,11 +77,6 @@ impl SlabLayout {
         }
         Ok(SlabLayout { batch, fields, bytes })
     }
-
-    /// Returns the bytes of one sample over all fields.
-    pub(crate) fn sample_bytes(&self) -> usize {
-        self.fields.iter().map(|field| field.slot_bytes).sum()
-    }
 }
 
 #[cfg(test)]
@@ -101,7 +96,6 @@ mod tests {
         let image = 64 * 3 * 224 * 224 * 4;
         assert_eq!(layout.fields[SlabLayout::LABEL].offset, image);
         assert_eq!(layout.bytes, (image + 64 * 8usize).next_multiple_of(PAGE));
-        assert_eq!(layout.sample_bytes(), 3 * 224 * 224 * 4 + 8);
     }
 
     #[test]

@@ -117,11 +117,6 @@ impl Rung {
             Rung::Private => "private",
         }
     }
-
-    /// Returns whether workers map the slab themselves, from a descriptor.
-    pub(crate) const fn is_shared(self) -> bool {
-        matches!(self, Rung::Memfd | Rung::Shm | Rung::File)
-    }
 }
 
 /// Reserves one slab: every page is there when this returns, or nothing is.

@@ -96,6 +96,12 @@ fn send_error(errno: Errno) -> Error {
     }
 }
 
+/// Returns whether the peer has closed the socket and everything it sent was taken.
+pub fn at_end(socket: BorrowedFd<'_>) -> bool {
+    let mut byte = [0];
+    matches!(rustix::net::recv(socket, &mut byte, RecvFlags::PEEK | RecvFlags::DONTWAIT), Ok((_, 0)))
+}
+
 /// Receives some bytes, and appends the descriptors that came with them, closed on exec. Returns 0 at the end.
 ///
 /// # Errors

@@ -22,7 +22,7 @@ pub(crate) use frame::{Header, Kind, send as send_frame};
 pub(crate) use heap::{Arrival, Inbox, SlotAddress};
 pub(crate) use page::{Control, DoneRing, FIRST_GENERATION, Place, Stage, TASKS, TaskRing, WorkerPage};
 pub(crate) use process::start as start_process;
-pub(crate) use protocol::{Chunk, Done, Failure, Outcome, StageTimes};
+pub(crate) use protocol::{Chunk, Done, Failure, Outcome};
 pub(crate) use setup::{Packed, Setup};
 pub(crate) use slabs::SlabTable;
 pub(crate) use thread::start as start_thread;

@@ -52,8 +52,6 @@ shareable_struct! {
 /// What a worker is doing to a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// Between samples.
-    Idle = 0,
     /// In `Dataset::read`.
     Read = 1,
     /// Decoding, transforming, writing the slot.
@@ -116,7 +114,6 @@ impl Stage {
     /// Returns the word that reports use.
     pub(crate) const fn name(self) -> &'static str {
         match self {
-            Stage::Idle => "idle",
             Stage::Read => "read",
             Stage::Transform => "decode or transform",
             Stage::Send => "send",

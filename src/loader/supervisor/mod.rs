@@ -36,7 +36,6 @@ const GAP: Duration = Duration::from_secs(1);
 pub(super) struct Settings {
     pub workers: u32,
     pub slabs: u32,
-    pub batch_size: u32,
     /// Deliver batches in order.
     pub ordered: bool,
     /// How long a sample may take.
@@ -261,7 +260,7 @@ impl Supervisor {
 
     /// Returns whether a worker owes that slot, so that it may be written for it.
     pub(super) fn owes(&self, worker: u32, slab: u32, generation: u32, slot: u32) -> bool {
-        self.workers[worker as usize].next_slot() == Some((slab, generation, slot))
+        self.workers[worker as usize].owes(slab, generation, slot)
     }
 
     /// Returns which use a slab is in.

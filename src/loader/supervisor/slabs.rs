@@ -90,7 +90,7 @@ impl Slab {
         let range = self.todo.front_mut()?;
         let taken = range.start..range.end.min(range.start.saturating_add(count));
         range.start = taken.end;
-        if range.is_empty() {
+        if range.start == range.end {
             self.todo.pop_front();
         }
         self.leased += taken.len() as u32;

@@ -138,10 +138,11 @@ impl Worker {
         Some(*reported)
     }
 
-    /// Returns the slot that it does next.
-    pub(super) fn next_slot(&self) -> Option<(u32, u32, u32)> {
-        let lease = self.leases.front()?;
-        Some((lease.chunk.slab, lease.chunk.generation, lease.rest().start))
+    /// Returns whether a slot is in the unreported rest of its oldest chunk.
+    pub(super) fn owes(&self, slab: u32, generation: u32, slot: u32) -> bool {
+        self.leases.front().is_some_and(|lease| {
+            (lease.chunk.slab, lease.chunk.generation) == (slab, generation) && lease.rest().contains(&slot)
+        })
     }
 
     /// Takes in its count of samples begun.

@@ -1,0 +1,143 @@
+//! What a consumer sees of an epoch: every sample once, in order, the same bytes however they were made.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use forebay::prelude::*;
+use forebay::{LoaderBuilder, State};
+
+forebay::test_support!();
+
+const SAMPLES: u64 = 103;
+
+fn builder() -> LoaderBuilder {
+    Loader::builder(Synthetic::new(SAMPLES, 40, 30))
+        .transform(RandomResizedCrop::new(16))
+        .transform(RandomHorizontalFlip::default())
+        .transform(Normalize::IMAGENET)
+        .batch_size(8)
+        .num_workers(2)
+        .shuffle(true)
+        .seed(5)
+}
+
+/// Position, index, label and bytes of each sample, sorted by position.
+fn samples(epoch: impl Iterator<Item = forebay::Result<Batch>>) -> Vec<(u64, u64, i64, Vec<u8>)> {
+    let mut samples = Vec::new();
+    for batch in epoch {
+        let batch = batch.unwrap();
+        for slot in 0..batch.len() {
+            let position = batch.position() + slot as u64;
+            let bytes = batch.sample_bytes(slot).to_vec();
+            samples.push((position, batch.indices()[slot], batch.labels()[slot], bytes));
+        }
+    }
+    samples.sort();
+    samples
+}
+
+#[test]
+fn every_sample_comes_once_and_in_order() {
+    let loader = builder().build().unwrap();
+    let epoch = loader.epoch(0);
+    assert_eq!(epoch.len(), 13);
+    let mut next = 0;
+    let mut seen = HashMap::new();
+    for batch in epoch {
+        let batch = batch.unwrap();
+        assert_eq!(batch.position(), next);
+        next += batch.len() as u64;
+        for &index in batch.indices() {
+            *seen.entry(index).or_insert(0) += 1;
+        }
+        assert!(batch.valid().iter().all(|valid| *valid));
+        assert_eq!(batch.images::<f32>().unwrap().shape(), [batch.len(), 3, 16, 16]);
+    }
+    assert_eq!(next, SAMPLES);
+    assert_eq!(seen.len() as u64, SAMPLES);
+}
+
+#[test]
+fn bytes_do_not_depend_on_workers_transport_or_order() {
+    let reference = samples(builder().num_workers(0).build().unwrap().epoch(3));
+    assert_eq!(reference.len() as u64, SAMPLES);
+    for transport in Transport::ALL {
+        for (workers, prefetch, unordered) in [(1, 1, false), (2, 4, true), (5, 2, false)] {
+            let loader = builder()
+                .transport(transport)
+                .num_workers(workers)
+                .prefetch(prefetch)
+                .unordered(unordered)
+                .build()
+                .unwrap();
+            let got = samples(loader.epoch(3));
+            assert!(got == reference, "{transport}, {workers} workers, prefetch {prefetch}");
+        }
+    }
+    assert!(samples(builder().build().unwrap().epoch(4)) != reference, "epochs have orders of their own");
+    assert!(samples(builder().seed(6).build().unwrap().epoch(3)) != reference, "seeds have orders of their own");
+}
+
+#[test]
+fn an_epoch_begun_again_or_after_a_break_is_whole() {
+    let loader = builder().build().unwrap();
+    let reference = samples(loader.epoch(0));
+    for taken in 0..4 {
+        let part: Vec<_> = loader.epoch(1).take(taken).collect();
+        assert!(part.iter().all(Result::is_ok));
+        drop(part);
+        assert!(samples(loader.epoch(0)) == reference);
+    }
+}
+
+#[test]
+fn epochs_in_a_row_equal_single_epochs() {
+    let loader = builder().unordered(true).build().unwrap();
+    let single: Vec<_> = (0..3).map(|epoch| samples(loader.epoch(epoch))).collect();
+    let row: Vec<_> = loader.epochs(3).map(samples).collect();
+    assert!(row == single);
+    // One that is left in the middle does not disturb the next.
+    let mut epochs = loader.epochs(3);
+    drop(epochs.next().unwrap().next());
+    assert!(samples(epochs.next().unwrap()) == single[1]);
+}
+
+#[test]
+fn a_resumed_epoch_is_the_rest_of_the_interrupted_one() {
+    for unordered in [false, true] {
+        let whole = samples(builder().unordered(unordered).build().unwrap().epoch(2));
+        for taken in [0, 1, 5, 12, 13] {
+            let loader = builder().unordered(unordered).build().unwrap();
+            let mut epoch = loader.epoch(2);
+            let mut first = samples(epoch.by_ref().take(taken));
+            let state: State = serde_json::from_str(&serde_json::to_string(&epoch.state()).unwrap()).unwrap();
+            drop(epoch);
+            let other = builder().unordered(unordered).num_workers(1).build().unwrap();
+            first.extend(samples(other.resume(&state).unwrap()));
+            first.sort();
+            assert!(first == whole, "unordered {unordered}, {taken} taken");
+        }
+    }
+}
+
+#[test]
+fn a_consumer_that_keeps_every_slab_is_told_so() {
+    let loader = builder().prefetch(1).hold(1).hold_timeout(Duration::from_millis(300)).build().unwrap();
+    let mut epoch = loader.epoch(0);
+    let kept: Vec<_> = epoch.by_ref().take(2).map(Result::unwrap).collect();
+    let error = epoch.next().unwrap().unwrap_err();
+    assert_eq!(error.kind(), forebay::ErrorKind::Timeout);
+    assert!(error.to_string().contains(".hold(3)"), "{error}");
+    drop(kept);
+    assert!(epoch.next().unwrap().is_ok());
+}
+
+#[test]
+fn batches_outlive_epoch_and_loader() {
+    let loader = builder().build().unwrap();
+    let batch = loader.epoch(0).next().unwrap().unwrap();
+    let before = batch.image_bytes().to_vec();
+    drop(loader);
+    assert_eq!(batch.image_bytes(), before);
+    assert_eq!(std::thread::spawn(move || batch.len()).join().unwrap(), 8);
+}
