@@ -8,7 +8,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use forebay::decode::{DecodeOptions, Decoder, Image, Limits};
+use forebay::decode::{DecodeOptions, Decoder, Image, Limits, Rect, Request};
 
 /// What decoding may take beside the limit on decoded bytes.
 const SLACK: u64 = 64 << 20;
@@ -179,6 +179,47 @@ fn a_broken_file_leaves_nothing_behind_for_the_next() {
         decode(&mut decoder, &good, &mut image).unwrap();
         assert!(image == wanted, "differs after {}", row.file);
     }
+}
+
+/// The rows of `rect`, of a picture that covers `covers`.
+fn rows_of(image: &Image, covers: Rect, rect: Rect) -> impl Iterator<Item = &[u8]> {
+    (rect.top..rect.bottom()).map(move |y| {
+        let start = ((y - covers.top) * image.width + rect.left - covers.left) as usize * 3;
+        &image.pixels[start..start + rect.width as usize * 3]
+    })
+}
+
+#[test]
+fn a_region_of_any_file_has_the_bytes_of_the_whole() {
+    let _alone = alone();
+    let Some(rows) = manifest() else { return };
+    let mut decoder = Decoder::new(&DecodeOptions::default()).unwrap();
+    let (mut whole, mut part) = (Image::default(), Image::default());
+    let (mut regions, mut partial) = (0, 0);
+    for row in rows.iter().filter(|row| !row.file.contains("bomb")) {
+        let bytes = fs::read(&row.path).unwrap();
+        let Ok(header) = decoder.header(&bytes) else { continue };
+        if decoder.decode(&bytes, &header, None, &mut whole).is_err() {
+            continue;
+        }
+        let side =
+            |full: u32, from: u32, to: u32| (full * from / 8, (full * to / 8 - full * from / 8).max(1));
+        for (from, to) in [(0, 2), (1, 4), (3, 5), (4, 7), (6, 8)] {
+            let (left, width) = side(header.full.width, from, to);
+            let (top, height) = side(header.full.height, 7 - to.min(7), 8 - from);
+            let region = Rect { left, top, width, height };
+            let request = Request { region, target: region.size() };
+            let decoded = decoder.decode(&bytes, &header, Some(&request), &mut part).unwrap();
+            assert!(decoded.covers.contains(region), "{}: {decoded:?}", row.file);
+            let same =
+                rows_of(&part, decoded.covers, region).eq(rows_of(&whole, Rect::whole(header.full), region));
+            assert!(same, "{}: {region:?} of {:?}", row.file, header.full);
+            regions += 1;
+            partial += usize::from(decoded.covers.size() != header.full);
+        }
+    }
+    println!("{regions} regions, {partial} decoded in part");
+    assert!(regions > 300 && (partial > 100 || !cfg!(feature = "turbo")));
 }
 
 #[test]

@@ -256,6 +256,24 @@ mod tests {
         }
     }
 
+    /// Run with `JSIMD_FORCENONE=1` or `JSIMD_FORCESSE2=1` too: libjpeg-turbo's SIMD paths are exact for the accurate DCT and
+    /// fancy upsampling. The number is the FNV-1a hash of what libjpeg-turbo 3.1.0 gives.
+    #[test]
+    fn pixels_are_the_same_on_every_simd_level() {
+        let mut decoder = Decoder::new(&DecodeOptions::default()).unwrap();
+        let mut image = Image::default();
+        let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+        for style in styles() {
+            let bytes = encode(Size::new(227, 149), style);
+            let header = decoder.header(&bytes).unwrap();
+            decoder.decode(&bytes, &header, None, &mut image).unwrap();
+            for byte in &image.pixels {
+                hash = (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+            }
+        }
+        assert_eq!(hash, 0x0c6f_2dcc_b4e0_a87c, "{hash:#x}");
+    }
+
     #[test]
     fn orientation_1_and_none_give_the_same_and_6_is_a_quarter_turn_clockwise() {
         let style = Style { subsampling: tj::TJSAMP_TJSAMP_444, progressive: false, restart_rows: 0 };
