@@ -73,7 +73,7 @@ impl Decoder {
     /// Creates a decoder.
     ///
     /// # Errors
-    /// [`ErrorKind::Decode`] when the JPEG codec cannot be set up.
+    /// [`ErrorKind::Decode`] or [`ErrorKind::Config`] when the JPEG codec cannot be set up.
     pub fn new(options: &DecodeOptions) -> Result<Decoder> {
         Ok(Decoder {
             options: options.clone(),
@@ -185,20 +185,75 @@ fn jpeg_info(bytes: &[u8]) -> Result<Info> {
     let Some(frame) = markers.frame else {
         return Err(Error::new(ErrorKind::Decode, "jpeg: no frame header (SOF) before the first scan"));
     };
+    if !cfg!(feature = "turbo") && frame.split && !frame.progressive {
+        // The `image` crate's decoder returns wrong colours for these without a word.
+        let text = "jpeg: sequential with a scan for each component: not supported without libjpeg-turbo";
+        return Err(Error::new(ErrorKind::Decode, text)
+            .with_remedy("build forebay with the feature turbo, which is on by default"));
+    }
     let pixels = frame.size.pixels();
     let samples = pixels * u64::from(frame.imcu_samples) / (frame.imcu.pixels().max(1));
-    let coefficients = if frame.buffered { 2 * samples } else { 0 };
+    let coefficients = if frame.buffered() { 2 * samples } else { 0 };
     let cmyk = if frame.components == 4 { 4 * pixels } else { 0 };
     // Each block of 8x8 pixels takes a bit at least, for Huffman's shortest code is one; arithmetic codes can be shorter.
     let least_bytes = if frame.arithmetic { 0 } else { pixels / 64 / 8 };
     Ok(Info {
         stored: frame.size,
         orientation: markers.orientation,
-        memory: 3 * pixels + cmyk + coefficients,
+        // The file is copied when its end marker is missing.
+        memory: 3 * pixels + cmyk + coefficients + bytes.len() as u64,
         least_bytes,
     })
 }
 
-fn kept(buffer: Vec<u8>) -> Vec<u8> {
+/// Returns the buffer, or an empty one if it has grown too large to be kept.
+pub(super) fn kept(buffer: Vec<u8>) -> Vec<u8> {
     if buffer.capacity() > KEPT_BYTES { Vec::new() } else { buffer }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_decoder_can_move_to_its_worker_thread() {
+        let mut decoder = Decoder::new(&DecodeOptions::default()).unwrap();
+        let header =
+            std::thread::spawn(move || decoder.header(b"P6 2 1 255\n\xff\0\0\0\0\xff")).join().unwrap();
+        assert_eq!(header.unwrap().full, Size::new(2, 1));
+    }
+
+    #[test]
+    fn large_buffers_are_given_back_and_small_ones_kept() {
+        assert_eq!(kept(Vec::with_capacity(KEPT_BYTES + 1)).capacity(), 0);
+        assert!(kept(Vec::with_capacity(1000)).capacity() >= 1000);
+    }
+
+    #[test]
+    fn options_come_through_serde() {
+        let options: DecodeOptions =
+            serde_json::from_str(r#"{"orientation": false, "limits": {"max_scans": 9}}"#).unwrap();
+        assert!(!options.orientation && options.limits.max_scans == 9);
+        assert_eq!(options.limits.max_width, Limits::default().max_width);
+    }
+
+    #[test]
+    fn a_jpeg_too_large_for_its_bytes_or_for_memory_is_refused_by_its_header() {
+        let jpeg = |code: u8, side: u16, components: u8| {
+            let [high, low] = side.to_be_bytes();
+            let table = [[1, 0x11, 0], [2, 0x11, 0], [3, 0x11, 0], [4, 0x11, 0]].concat();
+            let length = 8 + 3 * components;
+            let frame = [0xff, 0xd8, 0xff, code, 0, length, 8, high, low, high, low, components];
+            [&frame[..], &table[..usize::from(components) * 3], &[0xff, 0xda, 0, 3, components]].concat()
+        };
+        let mut decoder = Decoder::new(&DecodeOptions::default()).unwrap();
+        let mut refuse = |bytes: Vec<u8>| decoder.header(&bytes).unwrap_err();
+        let error = refuse(jpeg(0xc0, 65_500, 3));
+        assert_eq!(error.kind(), ErrorKind::Limit);
+        let error = refuse(jpeg(0xc0, 16_000, 3));
+        assert!(error.message().contains("needs at least 500000 bytes"), "{error}");
+        // 768 MB of pixels are within the limit, 1.5 GB of coefficients beside them are not.
+        let error = refuse([jpeg(0xc2, 16_000, 3), vec![0; 600_000]].concat());
+        assert!(error.to_string().contains("limits.max_bytes"), "{error}");
+    }
 }

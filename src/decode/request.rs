@@ -46,14 +46,14 @@ impl Rect {
         Size::new(self.width, self.height)
     }
 
-    /// Returns the first column to its right. Fits 32 bits for a rectangle within a picture.
-    pub(super) const fn right(self) -> u32 {
-        self.left + self.width
+    /// Returns the first column to its right, at most `u32::MAX`.
+    pub const fn right(self) -> u32 {
+        self.left.saturating_add(self.width)
     }
 
-    /// Returns the first row below it. Fits 32 bits for a rectangle within a picture.
-    pub(super) const fn bottom(self) -> u32 {
-        self.top + self.height
+    /// Returns the first row below it, at most `u32::MAX`.
+    pub const fn bottom(self) -> u32 {
+        self.top.saturating_add(self.height)
     }
 
     /// Returns whether `other` lies within it.
