@@ -17,4 +17,6 @@ mod tensor;
 pub mod transform;
 
 pub use error::{Error, ErrorKind, Result};
+#[cfg(not(all(test, loom)))]
+pub use sys::shared::Shared;
 pub use tensor::{DType, Element, Layout};
