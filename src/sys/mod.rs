@@ -1,0 +1,17 @@
+//! The operating system: segments and maps of them, descriptors over sockets, doorbells, waiting, starting and ending
+//! processes, and what limits them; it does not know what lies in the memory nor what the processes do.
+
+// `pub` in here means: for the rooms above. `lib.rs` alone decides what users see.
+#![allow(unreachable_pub)]
+
+mod cgroup;
+pub mod doorbell;
+pub mod fdpass;
+pub mod limits;
+pub mod mapped;
+pub mod mapping;
+pub mod poll;
+pub mod process;
+pub mod segment;
+pub mod shared;
+pub mod signals;

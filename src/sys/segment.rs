@@ -1,0 +1,520 @@
+//! Shared memory: created, sized, reserved page by page before anyone touches it, sealed, and mapped.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use rustix::fs::{
+    FallocateFlags, FileType, MemfdFlags, Mode, OFlags, SealFlags, fallocate, fchmod, fcntl_add_seals,
+    fcntl_get_seals, fstat, ftruncate, memfd_create,
+};
+use rustix::io::Errno;
+
+pub use super::mapping::{Access, Mapping};
+use super::signals::Blocked;
+use crate::error::{Error, ErrorKind, Result};
+
+/// The largest piece reserved by one call: small enough to look at the limits in between, and to end between two
+/// ticks of a timer on kernels that undo an interrupted call.
+pub const CHUNK: usize = 16 << 20;
+
+/// How often one piece may be interrupted without progress; signals are blocked, so only a debugger gets this far.
+const MAX_INTERRUPTS: u32 = 10_000;
+
+/// The directory of POSIX shared memory.
+pub const SHM_DIRECTORY: &str = "/dev/shm";
+
+/// Where the memory of a segment comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Backing {
+    /// Anonymous shared memory; the size of `/dev/shm` does not bound it.
+    Memfd,
+    /// A nameless file on `/dev/shm`.
+    Shm,
+    /// A nameless file in this directory.
+    File(PathBuf),
+}
+
+impl Backing {
+    /// Returns the name that messages use: `memfd`, `shm` or `file`.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Backing::Memfd => "memfd",
+            Backing::Shm => "shm",
+            Backing::File(_) => "file",
+        }
+    }
+
+    /// Opens an empty file of it that has no name, or loses its name at once.
+    fn open(&self, name: &str) -> Result<OwnedFd> {
+        match self {
+            Backing::Memfd => open_memfd(name),
+            Backing::Shm => open_nameless(Path::new(SHM_DIRECTORY)),
+            Backing::File(directory) => open_nameless(directory),
+        }
+    }
+}
+
+/// A piece of shared memory: an owned descriptor whose pages are all reserved.
+///
+/// Dropping it closes the descriptor; the memory lives on while a map or another descriptor of it does.
+#[derive(Debug)]
+pub struct Segment {
+    fd: OwnedFd,
+    bytes: usize,
+    backing: &'static str,
+    /// The one read-only map that all who read this segment in this process share.
+    reader: OnceLock<Arc<Mapping>>,
+}
+
+impl Segment {
+    /// Creates a segment of at least `bytes` bytes, in whole pages, all of them reserved and zero.
+    ///
+    /// `before_chunk` is called with the size of each piece before it is reserved; an error from it ends the creation.
+    /// On any error nothing remains.
+    ///
+    /// # Errors
+    /// [`ErrorKind::SharedMemory`] when the memory cannot be had; what `before_chunk` returned.
+    pub fn create(
+        backing: &Backing,
+        name: &str,
+        bytes: usize,
+        before_chunk: &mut dyn FnMut(usize) -> Result<()>,
+    ) -> Result<Segment> {
+        let bytes = round_to_pages(bytes)?;
+        check_file_size_limit(bytes)?;
+        let fd = backing.open(name)?;
+        let _ = fchmod(&fd, Mode::RUSR | Mode::WUSR); // a memfd is open to every user of the machine otherwise
+        ftruncate(&fd, bytes as u64).map_err(|errno| shortage(&fd, backing, bytes, bytes, errno))?;
+        let mut done = 0;
+        while done < bytes {
+            let chunk = CHUNK.min(bytes - done);
+            before_chunk(chunk)?;
+            reserve(&fd, done, chunk).map_err(|errno| shortage(&fd, backing, bytes, bytes - done, errno))?;
+            done += chunk;
+        }
+        if *backing == Backing::Memfd {
+            fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW)
+                .map_err(|errno| failed("seal", errno))?;
+        }
+        Ok(Segment { fd, bytes, backing: backing.name(), reader: OnceLock::new() })
+    }
+
+    /// Takes a descriptor that another process sent, of which `bytes` bytes are to be used.
+    ///
+    /// # Errors
+    /// [`ErrorKind::SharedMemory`] when it is no file or memfd, or is smaller than that.
+    pub fn from_fd(fd: OwnedFd, bytes: usize) -> Result<Segment> {
+        let size = size_of_file(&fd)?;
+        if bytes == 0 || bytes > size {
+            return Err(Error::new(
+                ErrorKind::SharedMemory,
+                format!("a received segment holds {size} bytes, {bytes} are to be used"),
+            ));
+        }
+        let sealed = fcntl_get_seals(&fd).is_ok_and(|seals| seals.contains(SealFlags::SHRINK));
+        let backing = if sealed { Backing::Memfd.name() } else { "file" };
+        Ok(Segment { fd, bytes, backing, reader: OnceLock::new() })
+    }
+
+    /// Takes a descriptor that another process sent, with all its bytes.
+    ///
+    /// # Errors
+    /// [`ErrorKind::SharedMemory`] when it is no file or memfd, or is empty.
+    pub fn from_fd_whole(fd: OwnedFd) -> Result<Segment> {
+        let size = size_of_file(&fd)?;
+        Segment::from_fd(fd, size)
+    }
+
+    /// Returns the size in bytes; whole pages where this process created it.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Returns `memfd`, `shm` or `file`; a received segment that is not sealed is called `file`.
+    pub fn backing_name(&self) -> &'static str {
+        self.backing
+    }
+
+    /// Forbids every new way to write; writable maps that exist stay so. Returns false where this backing cannot.
+    ///
+    /// # Errors
+    /// [`ErrorKind::SharedMemory`] when the kernel refuses for another reason.
+    pub fn seal_future_write(&self) -> Result<bool> {
+        self.seal(SealFlags::FUTURE_WRITE)
+    }
+
+    /// Forbids writing, resizing and further seals, for ever. Returns false where this backing cannot.
+    ///
+    /// # Errors
+    /// [`ErrorKind::SharedMemory`] when a writable map of it is left, among others.
+    pub fn seal_all(&self) -> Result<bool> {
+        self.seal(SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)
+    }
+
+    fn seal(&self, seals: SealFlags) -> Result<bool> {
+        match fcntl_add_seals(&self.fd, seals) {
+            Ok(()) => Ok(true),
+            // A file on tmpfs: EPERM. One on disk: EINVAL. So is a seal that the kernel does not know yet.
+            Err(Errno::PERM | Errno::INVAL) => Ok(false),
+            Err(errno) => Err(failed("seal", errno)),
+        }
+    }
+
+    /// Returns whether nobody can write to it any more.
+    pub fn is_write_sealed(&self) -> bool {
+        fcntl_get_seals(&self.fd).is_ok_and(|seals| seals.contains(SealFlags::WRITE))
+    }
+
+    /// Writes all of `bytes` from `offset` on, without a map.
+    ///
+    /// # Errors
+    /// [`ErrorKind::SharedMemory`] when they do not fit, or the segment is sealed.
+    pub fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()> {
+        if offset.checked_add(bytes.len() as u64).is_none_or(|end| end > self.bytes as u64) {
+            return Err(Error::new(
+                ErrorKind::SharedMemory,
+                format!("{} bytes at {offset} do not fit into a segment of {}", bytes.len(), self.bytes),
+            ));
+        }
+        write_all_at(self.fd.as_fd(), bytes, offset).map_err(|errno| failed("write", errno))
+    }
+
+    /// Maps all of it; `populate` fills the page tables at once, which later saves a fault a page.
+    ///
+    /// # Errors
+    /// [`ErrorKind::SharedMemory`] when the map cannot be made, or pages of it are not there.
+    pub fn map(&self, access: Access, populate: bool) -> Result<Mapping> {
+        Mapping::shared(self.fd.as_fd(), self.bytes, access, populate)
+    }
+
+    /// Returns the read-only map of it that this process shares, made at the first call.
+    ///
+    /// # Errors
+    /// As [`Segment::map`].
+    pub fn reader(&self) -> Result<Arc<Mapping>> {
+        if let Some(mapping) = self.reader.get() {
+            return Ok(Arc::clone(mapping));
+        }
+        let mapping = Arc::new(self.map(Access::ReadOnly, false)?);
+        Ok(Arc::clone(self.reader.get_or_init(|| mapping)))
+    }
+}
+
+impl AsFd for Segment {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// Returns `bytes` rounded up to whole pages.
+///
+/// # Errors
+/// [`ErrorKind::SharedMemory`] for 0 and for what no file can hold.
+pub fn round_to_pages(bytes: usize) -> Result<usize> {
+    bytes
+        .checked_next_multiple_of(rustix::param::page_size())
+        .filter(|&rounded| rounded > 0 && rounded <= i64::MAX as usize)
+        .ok_or_else(|| Error::new(ErrorKind::SharedMemory, format!("a segment cannot have {bytes} bytes")))
+}
+
+/// Refuses a size that the kernel would answer with SIGXFSZ, which ends the process.
+fn check_file_size_limit(bytes: usize) -> Result<()> {
+    match rustix::process::getrlimit(rustix::process::Resource::Fsize).current {
+        Some(limit) if bytes as u64 > limit => Err(Error::new(
+            ErrorKind::SharedMemory,
+            format!("a segment needs {bytes} bytes, the file size limit is {limit}"),
+        )
+        .with_remedy("ulimit -f unlimited")),
+        _ => Ok(()),
+    }
+}
+
+fn open_memfd(name: &str) -> Result<OwnedFd> {
+    let name: String = format!("forebay-{name}").chars().filter(|c| c.is_ascii_graphic()).take(100).collect();
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    match memfd_create(&*name, flags | MemfdFlags::NOEXEC_SEAL) {
+        // Before Linux 6.3 the flag is unknown.
+        Err(Errno::INVAL) => memfd_create(&*name, flags),
+        other => other,
+    }
+    .map_err(|errno| failed("memfd_create", errno))
+}
+
+/// Opens a file in `directory` that nobody else can open by name.
+fn open_nameless(directory: &Path) -> Result<OwnedFd> {
+    let mode = Mode::RUSR | Mode::WUSR;
+    let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::EXCL;
+    let opened = match rustix::fs::open(directory, flags | OFlags::TMPFILE, mode) {
+        Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL | Errno::NOSYS) => open_and_unlink(directory),
+        other => other,
+    };
+    opened.map_err(|errno| failed("create a file", errno).with_path(directory))
+}
+
+/// Opens a new file under a name nobody can guess, and takes the name away.
+fn open_and_unlink(directory: &Path) -> Result<OwnedFd, Errno> {
+    use std::hash::{BuildHasher, Hasher};
+    let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::EXCL | OFlags::CREATE | OFlags::NOFOLLOW;
+    loop {
+        let random = std::hash::RandomState::new().build_hasher().finish();
+        let path = directory.join(format!(".forebay-{random:016x}"));
+        match rustix::fs::open(&path, flags, Mode::RUSR | Mode::WUSR) {
+            Err(Errno::EXIST) => continue,
+            Err(errno) => return Err(errno),
+            Ok(fd) => {
+                rustix::fs::unlink(&path)?;
+                return Ok(fd);
+            }
+        }
+    }
+}
+
+/// Reserves `len` bytes from `offset` on. An interrupted call is repeated in smaller steps, so that each can end.
+fn reserve(fd: &OwnedFd, offset: usize, len: usize) -> Result<(), Errno> {
+    let _blocked = Blocked::all();
+    let (mut offset, end) = (offset, offset + len);
+    let mut step = len;
+    let mut interrupts = 0;
+    while offset < end {
+        let now = step.min(end - offset);
+        match fallocate(fd, FallocateFlags::empty(), offset as u64, now as u64) {
+            Ok(()) => {
+                offset += now;
+                interrupts = 0;
+            }
+            Err(Errno::INTR) if interrupts < MAX_INTERRUPTS => {
+                interrupts += 1;
+                step = (step / 2).next_multiple_of(rustix::param::page_size());
+            }
+            // Some file systems cannot reserve: zeros that are written are there as well.
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => return write_zeros(fd.as_fd(), offset, end - offset),
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(())
+}
+
+fn write_zeros(fd: BorrowedFd<'_>, offset: usize, len: usize) -> Result<(), Errno> {
+    static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+    let mut done = 0;
+    while done < len {
+        let now = ZEROS.len().min(len - done);
+        write_all_at(fd, &ZEROS[..now], (offset + done) as u64)?;
+        done += now;
+    }
+    Ok(())
+}
+
+fn write_all_at(fd: BorrowedFd<'_>, mut bytes: &[u8], mut offset: u64) -> Result<(), Errno> {
+    while !bytes.is_empty() {
+        match rustix::io::pwrite(fd, bytes, offset) {
+            Ok(0) => return Err(Errno::IO),
+            Ok(written) => {
+                bytes = &bytes[written..];
+                offset += written as u64;
+            }
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(())
+}
+
+fn size_of_file(fd: &OwnedFd) -> Result<usize> {
+    let stat = fstat(fd).map_err(|errno| failed("fstat", errno))?;
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => usize::try_from(stat.st_size).map_err(|_| failed("fstat", Errno::OVERFLOW)),
+        other => Err(Error::new(
+            ErrorKind::SharedMemory,
+            format!("a received descriptor is a {other:?}, not a segment"),
+        )),
+    }
+}
+
+fn failed(what: &str, errno: Errno) -> Error {
+    let source = io::Error::from(errno);
+    Error::new(ErrorKind::SharedMemory, format!("{what}: {source}")).with_source(source)
+}
+
+/// Says how much is missing where, when pages could not be reserved.
+fn shortage(fd: &OwnedFd, backing: &Backing, bytes: usize, left: usize, errno: Errno) -> Error {
+    if !matches!(errno, Errno::NOSPC | Errno::DQUOT | Errno::NOMEM) {
+        return failed(&format!("reserve {bytes} bytes of {}", backing.name()), errno);
+    }
+    let free =
+        super::limits::space_of(fd.as_fd()).map_or("unknown".to_owned(), |space| space.free.to_string());
+    let source = io::Error::from(errno);
+    let message =
+        format!("a {} segment of {bytes} bytes needs {left} more, free are {free}: {source}", backing.name());
+    let error = Error::new(ErrorKind::SharedMemory, message).with_source(source);
+    match backing {
+        Backing::Memfd => error,
+        Backing::Shm => error.with_path(SHM_DIRECTORY).with_remedy(format!(
+            "docker run --shm-size={}m, or transport memfd, which the size of /dev/shm does not bound",
+            (bytes >> 20) + 1
+        )),
+        Backing::File(directory) => error.with_path(directory),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsRawFd;
+
+    use super::*;
+
+    fn backings() -> Vec<(Backing, Option<tempfile::TempDir>)> {
+        let directory = tempfile::tempdir().unwrap();
+        let file = Backing::File(directory.path().to_path_buf());
+        vec![(Backing::Memfd, None), (Backing::Shm, None), (file, Some(directory))]
+    }
+
+    fn create(backing: &Backing, bytes: usize) -> Result<Segment> {
+        Segment::create(backing, "test", bytes, &mut |_| Ok(()))
+    }
+
+    #[test]
+    fn every_page_is_reserved_before_it_is_touched() {
+        for (backing, _directory) in backings() {
+            for bytes in [1, 4096, 4097, (3 << 20) + 5] {
+                let segment = create(&backing, bytes).unwrap();
+                assert_eq!(segment.bytes(), bytes.next_multiple_of(rustix::param::page_size()));
+                let stat = fstat(&segment.fd).unwrap();
+                assert_eq!(stat.st_size as usize, segment.bytes(), "{backing:?}");
+                assert!(stat.st_blocks as usize * 512 >= segment.bytes(), "{backing:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_of_it_has_a_name() {
+        for (backing, directory) in backings() {
+            let segment = create(&backing, 4096).unwrap();
+            if let Some(directory) = directory {
+                assert_eq!(directory.path().read_dir().unwrap().count(), 0);
+            }
+            let link = format!("/proc/self/fd/{}", segment.fd.as_raw_fd());
+            let target = std::fs::read_link(link).unwrap();
+            assert!(target.to_str().unwrap().ends_with(" (deleted)"), "{target:?}");
+            assert_eq!(segment.backing_name(), backing.name());
+        }
+    }
+
+    #[test]
+    fn the_fallback_leaves_no_name_either() {
+        let directory = tempfile::tempdir().unwrap();
+        let fd = open_and_unlink(directory.path()).unwrap();
+        assert_eq!(directory.path().read_dir().unwrap().count(), 0);
+        let stat = fstat(&fd).unwrap();
+        assert_eq!((stat.st_nlink, stat.st_mode & 0o777), (0, 0o600));
+    }
+
+    #[test]
+    fn both_maps_of_a_segment_show_the_same_bytes() {
+        for (backing, _directory) in backings() {
+            let segment = create(&backing, 10_000).unwrap();
+            let writer = segment.map(Access::ReadWrite, true).unwrap();
+            let received = Segment::from_fd(segment.fd.try_clone().unwrap(), 10_000).unwrap();
+            let reader = received.map(Access::ReadOnly, true).unwrap();
+            assert_eq!((writer.len(), reader.len()), (12_288, 10_000));
+            segment.write_at(b"abc", 9_997).unwrap();
+            assert_eq!(byte(&writer, 9_999), b'c');
+            assert_eq!(byte(&reader, 9_999), b'c');
+            assert_eq!(byte(&reader, 0), 0);
+            assert!(segment.write_at(b"abc", 12_286).is_err());
+            assert!(segment.write_at(b"abc", u64::MAX).is_err());
+        }
+    }
+
+    #[allow(unsafe_code)]
+    fn byte(mapping: &Mapping, at: usize) -> u8 {
+        assert!(at < mapping.len());
+        // SAFETY: within the live map, as asserted; a volatile read of one byte that may change at any time.
+        unsafe { mapping.as_ptr().wrapping_add(at).read_volatile() }
+    }
+
+    #[test]
+    fn a_memfd_cannot_be_resized_and_files_are_not_sealed() {
+        for (backing, _directory) in backings() {
+            let segment = create(&backing, 8192).unwrap();
+            let sealed = backing == Backing::Memfd;
+            assert_eq!(ftruncate(&segment.fd, 4096) == Err(Errno::PERM), sealed, "{backing:?}");
+            assert_eq!(ftruncate(&segment.fd, 16_384) == Err(Errno::PERM), sealed, "{backing:?}");
+            assert_eq!(segment.seal_future_write().unwrap(), sealed, "{backing:?}");
+            assert_eq!(segment.seal_all().unwrap(), sealed, "{backing:?}");
+        }
+    }
+
+    #[test]
+    fn after_the_future_write_seal_only_old_maps_can_write() {
+        let segment = create(&Backing::Memfd, 4096).unwrap();
+        let old = segment.map(Access::ReadWrite, false).unwrap();
+        assert!(segment.seal_future_write().unwrap());
+        assert!(segment.map(Access::ReadWrite, false).is_err());
+        assert!(segment.write_at(&[1], 0).is_err());
+        assert!(segment.map(Access::ReadOnly, true).is_ok());
+        assert_eq!(old.access(), Access::ReadWrite);
+        assert!(!segment.is_write_sealed());
+    }
+
+    #[test]
+    fn a_writable_map_keeps_the_last_seal_away() {
+        let segment = create(&Backing::Memfd, 4096).unwrap();
+        let map = segment.map(Access::ReadWrite, false).unwrap();
+        assert!(segment.seal_all().is_err());
+        drop(map);
+        assert!(segment.seal_all().unwrap());
+        assert!(segment.is_write_sealed());
+    }
+
+    #[test]
+    fn each_chunk_is_asked_for_and_a_refusal_ends_it() {
+        let mut asked = Vec::new();
+        let bytes = 2 * CHUNK + 4096;
+        Segment::create(&Backing::Memfd, "chunks", bytes, &mut |chunk| {
+            asked.push(chunk);
+            Ok(())
+        })
+        .unwrap();
+        assert_eq!(asked, [CHUNK, CHUNK, 4096]);
+        let error = Segment::create(&Backing::Memfd, "chunks", bytes, &mut |chunk| match chunk {
+            CHUNK => Ok(()),
+            _ => Err(Error::new(ErrorKind::Limit, "no more")),
+        })
+        .unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Limit);
+    }
+
+    #[test]
+    fn what_is_no_segment_is_refused() {
+        assert!(create(&Backing::Memfd, 0).is_err());
+        assert!(create(&Backing::Memfd, usize::MAX).is_err());
+        assert!(create(&Backing::File("/nowhere/at/all".into()), 1).is_err());
+        let small = create(&Backing::Memfd, 4096).unwrap();
+        assert!(Segment::from_fd(small.fd.try_clone().unwrap(), 4097).is_err());
+        assert!(Segment::from_fd(small.fd.try_clone().unwrap(), 0).is_err());
+        assert_eq!(Segment::from_fd_whole(small.fd).unwrap().bytes(), 4096);
+        let socket = crate::sys::fdpass::pair().unwrap().0;
+        assert!(Segment::from_fd(socket.into(), 1).is_err());
+    }
+
+    #[test]
+    fn pages_that_were_never_reserved_are_found_when_mapped() {
+        let directory = tempfile::tempdir().unwrap();
+        let fd = open_nameless(directory.path()).unwrap();
+        ftruncate(&fd, 4096).unwrap();
+        let segment = Segment::from_fd(fd.try_clone().unwrap(), 4096).unwrap();
+        ftruncate(&fd, 0).unwrap();
+        assert_eq!(segment.map(Access::ReadOnly, true).unwrap_err().kind(), ErrorKind::SharedMemory);
+    }
+
+    #[test]
+    fn file_systems_without_reservation_get_zeros() {
+        let directory = tempfile::tempdir().unwrap();
+        let fd = open_nameless(directory.path()).unwrap();
+        write_zeros(fd.as_fd(), 0, 200_000).unwrap();
+        assert_eq!(fstat(&fd).unwrap().st_size, 200_000);
+    }
+}
