@@ -3,10 +3,17 @@
 use loom::sync::{Condvar, Mutex};
 
 /// Runs a case in every interleaving that loom finds, and prints how many there were.
-pub fn explore(name: &'static str, case: impl Fn() + Send + Sync + 'static) {
+pub fn explore(name: &str, case: impl Fn() + Send + Sync + 'static) {
+    explore_within(None, name, case);
+}
+
+/// Runs a case in every interleaving with at most so many forced switches of threads, where all would take hours.
+pub fn explore_within(switches: Option<usize>, name: &str, case: impl Fn() + Send + Sync + 'static) {
     let count = std::sync::Arc::new(std::sync::Mutex::new(0_u64));
     let counter = std::sync::Arc::clone(&count);
-    loom::model(move || {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = switches;
+    model.check(move || {
         *counter.lock().unwrap() += 1;
         case();
     });

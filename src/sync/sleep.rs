@@ -74,7 +74,7 @@ mod loom_tests {
     use loom::thread;
 
     use super::*;
-    use crate::sync::explore::{Bell, explore};
+    use crate::sync::explore::{Bell, explore, explore_within};
     use crate::sync::ring::{Consumer, Producer, Ring};
 
     type Shared = Arc<Ring<1, 2>>;
@@ -115,7 +115,7 @@ mod loom_tests {
 
     #[test]
     fn no_message_is_left_before_a_sleeper() {
-        explore("sleep and wake", || {
+        explore_within(Some(3), "sleep and wake", || {
             let ring: Shared = Arc::new(Ring::new());
             let shared = Arc::new((Sleeper::new(), Bell::default()));
             let mut producer = Producer::new(Arc::clone(&ring));
@@ -132,7 +132,7 @@ mod loom_tests {
 
     #[test]
     fn two_publishers_wake_one_sleeper() {
-        explore("two publishers", || {
+        explore_within(Some(3), "two publishers", || {
             let rings: [Shared; 2] = [Arc::new(Ring::new()), Arc::new(Ring::new())];
             let shared = Arc::new((Sleeper::new(), Bell::default()));
             let publishing = [0, 1].map(|i| {

@@ -80,7 +80,7 @@ fn until<T>(
             Ok(None) | Err(Errno::INTR) => {}
             other => return other,
         }
-        left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now())).or(timeout);
         if left == Some(Duration::ZERO) {
             return Ok(None);
         }
