@@ -14,6 +14,7 @@ mod sync;
 #[cfg(not(all(test, loom)))]
 #[allow(dead_code)] // until the rooms above use all of it
 mod sys;
+pub mod synth;
 mod tensor;
 pub mod transform;
 

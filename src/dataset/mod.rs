@@ -1,9 +1,18 @@
 //! Where samples come from: encoded bytes and a label by index.
 //! Does not decode, and does not know in which order or where it is read.
 
+mod file;
+mod folder;
+mod paths;
+mod scan;
+mod synthetic;
+
 use std::fmt::Debug;
 
 use crate::error::Result;
+pub use folder::{FolderOptions, ImageFolder};
+pub use scan::Skipped;
+pub use synthetic::Synthetic;
 
 /// What the bytes of a [`Record`] are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -162,7 +162,7 @@ mod tests {
 
     #[test]
     fn pairs_of_neighbours_are_equally_likely() {
-        for len in [9u64, 12, 16, 23, 64] {
+        for len in [9u64, 12, 16, 23, 64, 256] {
             let mut counts = vec![0u64; (len * len) as usize];
             for epoch in 0..SEEDS {
                 let shuffle = Shuffle::new(len, 7);
