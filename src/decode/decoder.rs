@@ -73,7 +73,7 @@ impl Decoder {
     /// Creates a decoder.
     ///
     /// # Errors
-    /// [`ErrorKind::Decode`] when the JPEG codec cannot be set up.
+    /// [`ErrorKind::Decode`] or [`ErrorKind::Config`] when the JPEG codec cannot be set up.
     pub fn new(options: &DecodeOptions) -> Result<Decoder> {
         Ok(Decoder {
             options: options.clone(),
@@ -185,20 +185,28 @@ fn jpeg_info(bytes: &[u8]) -> Result<Info> {
     let Some(frame) = markers.frame else {
         return Err(Error::new(ErrorKind::Decode, "jpeg: no frame header (SOF) before the first scan"));
     };
+    if !cfg!(feature = "turbo") && frame.split && !frame.progressive {
+        // The `image` crate's decoder returns wrong colours for these without a word.
+        let text = "jpeg: sequential with a scan for each component: not supported without libjpeg-turbo";
+        return Err(Error::new(ErrorKind::Decode, text)
+            .with_remedy("build forebay with the feature turbo, which is on by default"));
+    }
     let pixels = frame.size.pixels();
     let samples = pixels * u64::from(frame.imcu_samples) / (frame.imcu.pixels().max(1));
-    let coefficients = if frame.buffered { 2 * samples } else { 0 };
+    let coefficients = if frame.buffered() { 2 * samples } else { 0 };
     let cmyk = if frame.components == 4 { 4 * pixels } else { 0 };
     // Each block of 8x8 pixels takes a bit at least, for Huffman's shortest code is one; arithmetic codes can be shorter.
     let least_bytes = if frame.arithmetic { 0 } else { pixels / 64 / 8 };
     Ok(Info {
         stored: frame.size,
         orientation: markers.orientation,
-        memory: 3 * pixels + cmyk + coefficients,
+        // The file is copied when its end marker is missing.
+        memory: 3 * pixels + cmyk + coefficients + bytes.len() as u64,
         least_bytes,
     })
 }
 
-fn kept(buffer: Vec<u8>) -> Vec<u8> {
+/// Returns the buffer, or an empty one if it has grown too large to be kept.
+pub(super) fn kept(buffer: Vec<u8>) -> Vec<u8> {
     if buffer.capacity() > KEPT_BYTES { Vec::new() } else { buffer }
 }

@@ -18,8 +18,9 @@ pub(super) struct Frame {
     pub(super) components: u32,
     /// Arithmetic coding instead of Huffman's.
     pub(super) arithmetic: bool,
-    /// Coefficients of the whole picture are held in memory: it is progressive, or a component has its own scan.
-    pub(super) buffered: bool,
+    pub(super) progressive: bool,
+    /// The first scan does not hold all components.
+    pub(super) split: bool,
     /// Width and height of an iMCU in pixels: 8 times the largest sampling factor.
     pub(super) imcu: Size,
     /// Samples of all components in one iMCU.
@@ -39,7 +40,7 @@ impl Markers {
                 0xda => {
                     let alone = segment.first().map(|count| u32::from(*count));
                     if let (Some(frame), Some(components)) = (&mut markers.frame, alone) {
-                        frame.buffered |= components < frame.components;
+                        frame.split = components < frame.components;
                     }
                     break;
                 }
@@ -52,6 +53,19 @@ impl Markers {
     }
 }
 
+/// Returns where the end marker of the first picture is, after any number of scans.
+#[cfg(feature = "turbo")]
+pub(super) fn end_marker(bytes: &[u8]) -> Option<usize> {
+    let mut rest = bytes.get(2..)?;
+    loop {
+        let start = marker(rest)?;
+        if rest[start + 1] == 0xd9 {
+            return Some(bytes.len() - rest.len() + start);
+        }
+        rest = next_segment(rest)?.2;
+    }
+}
+
 impl Frame {
     fn read(code: u8, segment: &[u8]) -> Option<Frame> {
         let &[_, h1, h0, w1, w0, components, ref table @ ..] = segment else { return None };
@@ -61,17 +75,23 @@ impl Frame {
             size: Size::new(u16::from_be_bytes([w1, w0]).into(), u16::from_be_bytes([h1, h0]).into()),
             components: components.into(),
             arithmetic: code >= 0xc9,
-            buffered: matches!(code, 0xc2 | 0xca),
+            progressive: matches!(code, 0xc2 | 0xca),
+            split: false,
             imcu: Size::new(8 * factors().map(|f| f.0).max()?, 8 * factors().map(|f| f.1).max()?),
             imcu_samples: factors().map(|(h, v)| 64 * h * v).sum(),
         })
+    }
+
+    /// Returns whether coefficients of the whole picture have to be held in memory.
+    pub(super) const fn buffered(&self) -> bool {
+        self.progressive || self.split
     }
 }
 
 /// Returns the code and the content of the next marker segment, and what follows it. Stray bytes before it are skipped, as
 /// libjpeg does; markers without a length cannot come here but for the end of the picture.
 fn next_segment(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
-    let start = bytes.windows(2).position(|pair| pair[0] == 0xff && !matches!(pair[1], 0x00 | 0xff))?;
+    let start = marker(bytes)?;
     let (code, rest) = (bytes[start + 1], &bytes[start + 2..]);
     if matches!(code, 0x01 | 0xd0..=0xd7) {
         return Some((code, &[], rest));
@@ -81,6 +101,10 @@ fn next_segment(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     }
     let length = usize::from(u16::from_be_bytes([*rest.first()?, *rest.get(1)?]));
     Some((code, rest.get(2..length)?, &rest[length..]))
+}
+
+fn marker(bytes: &[u8]) -> Option<usize> {
+    bytes.windows(2).position(|pair| pair[0] == 0xff && !matches!(pair[1], 0x00 | 0xff))
 }
 
 fn orientation(segment: &[u8]) -> Option<Orientation> {
@@ -154,7 +178,7 @@ mod tests {
         let baseline = frame(0xc0, &[3]);
         assert_eq!((baseline.size, baseline.imcu), (Size::new(227, 149), Size::new(16, 16)));
         assert_eq!((baseline.imcu_samples, baseline.components), (384, 3));
-        assert!(!baseline.buffered && !baseline.arithmetic);
-        assert!(frame(0xc0, &[1]).buffered && frame(0xc2, &[3]).buffered && frame(0xca, &[3]).arithmetic);
+        assert!(!baseline.buffered() && !baseline.arithmetic);
+        assert!(frame(0xc0, &[1]).buffered() && frame(0xc2, &[3]).buffered() && frame(0xca, &[3]).arithmetic);
     }
 }

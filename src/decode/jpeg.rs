@@ -1,12 +1,8 @@
 //! JPEG by libjpeg-turbo: whole pictures and regions, as stored.
-#![allow(unsafe_code)] // the binding to libjpeg-turbo's TurboJPEG API
 
-use std::ffi::{CStr, c_int, c_void};
-use std::ptr::NonNull;
-
-use turbojpeg_sys as tj;
-
-use super::exif::{Frame, Markers};
+use super::decoder::kept;
+use super::exif::{self, Frame, Markers};
+use super::turbo::{Codec, PixelFormat};
 use super::{Limits, Rect, Size};
 use crate::error::{Error, ErrorKind, Result};
 
@@ -40,7 +36,7 @@ impl Jpeg {
         let Some(frame) = frame else {
             return Err(Error::new(ErrorKind::Decode, "jpeg: the header is that of another picture"));
         };
-        let format = PixelFormat::of(&frame);
+        let format = if frame.components == 4 { PixelFormat::Cmyk } else { PixelFormat::Rgb };
         let target = if format == PixelFormat::Cmyk { &mut *cmyk } else { &mut *pixels };
         match self.decode_frame(bytes, &frame, wanted, format, target) {
             Ok(rect) => {
@@ -52,6 +48,7 @@ impl Jpeg {
             Err(text) => {
                 // A failed call may leave the handle in the middle of a file.
                 self.codec = Codec::new(&self.limits)?;
+                self.mended = kept(std::mem::take(&mut self.mended));
                 Err(self.refused(text))
             }
         }
@@ -84,19 +81,19 @@ impl Jpeg {
                 return Err(format!("the file is cut off after {} bytes ({warning})", bytes.len()));
             }
         }
-        if is_harmless(&warning, &noted) { Ok(rect) } else { Err(warning) }
+        if is_harmless(&warning, &noted, bytes) { Ok(rect) } else { Err(warning) }
     }
 
     fn refused(&self, text: String) -> Error {
-        if text.contains("scans") {
-            return Error::new(ErrorKind::Limit, format!("jpeg: {text}")).with_remedy(format!(
-                "set limits.max_scans above {} if such pictures are wanted",
-                self.limits.max_scans
-            ));
-        }
-        let memory = text.contains("Memory limit exceeded") || text.contains("Image is too large");
-        let kind = if memory { ErrorKind::Limit } else { ErrorKind::Decode };
-        Error::new(kind, format!("jpeg: {text}"))
+        let setting = if text.ends_with(" scans") {
+            format!("max_scans above {}", self.limits.max_scans)
+        } else if text.contains("Memory limit exceeded") {
+            format!("max_bytes above {}", self.limits.max_bytes)
+        } else {
+            return Error::new(ErrorKind::Decode, format!("jpeg: {text}"));
+        };
+        Error::new(ErrorKind::Limit, format!("jpeg: {text}"))
+            .with_remedy(format!("set limits.{setting} if such pictures are wanted"))
     }
 }
 
@@ -105,7 +102,7 @@ impl Frame {
     /// upsampled as if it were the edge of the picture. Progressive files may be smoothed with up to two blocks of neighbours
     /// (libjpeg-turbo's block smoothing looks at 5x5), so they get more.
     fn widened(&self, rect: Rect) -> Rect {
-        let margin = if self.buffered { 3 } else { 1 };
+        let margin = if self.buffered() { 3 } else { 1 };
         let grown = |first: u32, end: u32, unit: u32, size: u32| {
             let unit = unit.max(8);
             let first = (first / unit).saturating_sub(margin) * unit;
@@ -119,10 +116,19 @@ impl Frame {
 
 /// Returns whether a warning of the decoder says nothing against the pixels. `noted` is the header's own warning (an unknown
 /// Adobe transform or JFIF version, stray bytes between segments).
-///
-/// Stray bytes before the end marker come after every row was decoded without complaint; nothing can follow that warning.
-fn is_harmless(warning: &str, noted: &str) -> bool {
-    warning.is_empty() || warning == noted || warning.ends_with("extraneous bytes before marker 0xd9")
+fn is_harmless(warning: &str, noted: &str, bytes: &[u8]) -> bool {
+    warning.is_empty() || warning == noted || is_padding(warning, bytes).unwrap_or(false)
+}
+
+/// Returns whether the warning is about padding before the end marker: one or two bytes, or any number of the same. It comes
+/// when every row has been decoded without complaint, and nothing can follow it. Bytes that vary are scan data that a
+/// decoder which lost its place left over.
+fn is_padding(warning: &str, bytes: &[u8]) -> Option<bool> {
+    let text = warning.strip_suffix(" extraneous bytes before marker 0xd9")?;
+    let count: usize = text.rsplit(' ').next()?.parse().ok()?;
+    let end = exif::end_marker(bytes)?;
+    let stray = bytes.get(end.checked_sub(count)?..end)?;
+    Some(count <= 2 || stray.iter().all(|byte| *byte == stray[0]))
 }
 
 /// Adobe stores ink inverted, 255 for none, and libjpeg hands it out as stored: the product of two such is light.
@@ -134,145 +140,214 @@ fn cmyk_to_rgb(cmyk: &[u8], rgb: &mut Vec<u8>) {
     }
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum PixelFormat {
-    Rgb,
-    Cmyk,
-}
+#[cfg(test)]
+mod tests {
+    use turbojpeg_sys as tj;
 
-impl PixelFormat {
-    fn of(frame: &Frame) -> PixelFormat {
-        if frame.components == 4 { PixelFormat::Cmyk } else { PixelFormat::Rgb }
-    }
+    use super::super::turbo::encode::{Style, encode};
+    use super::*;
+    use crate::decode::{DecodeOptions, Decoder, Image, Orientation, Request};
 
-    const fn bytes(self) -> usize {
-        match self {
-            PixelFormat::Rgb => 3,
-            PixelFormat::Cmyk => 4,
-        }
-    }
+    const SAMPLINGS: [tj::TJSAMP; 7] = [
+        tj::TJSAMP_TJSAMP_444,
+        tj::TJSAMP_TJSAMP_422,
+        tj::TJSAMP_TJSAMP_420,
+        tj::TJSAMP_TJSAMP_440,
+        tj::TJSAMP_TJSAMP_411,
+        tj::TJSAMP_TJSAMP_441,
+        tj::TJSAMP_TJSAMP_GRAY,
+    ];
 
-    const fn number(self) -> c_int {
-        match self {
-            PixelFormat::Rgb => tj::TJPF_TJPF_RGB,
-            PixelFormat::Cmyk => tj::TJPF_TJPF_CMYK,
-        }
-    }
-}
-
-/// The first warning, empty if there was none; or the error's text.
-type Outcome = std::result::Result<String, String>;
-
-/// An owned TurboJPEG decompressor.
-#[derive(Debug)]
-struct Codec {
-    handle: NonNull<c_void>,
-}
-
-// SAFETY: the handle is owned, has no tie to the thread that made it, and is used through `&mut` only.
-unsafe impl Send for Codec {}
-
-impl Codec {
-    fn new(limits: &Limits) -> Result<Codec> {
-        // SAFETY: no duties; the result is null or a handle that is ours.
-        let handle = unsafe { tj::tj3Init(tj::TJINIT_TJINIT_DECOMPRESS as c_int) };
-        let Some(handle) = NonNull::new(handle) else {
-            return Err(Error::new(ErrorKind::Decode, "libjpeg-turbo could not be set up: out of memory"));
-        };
-        let mut codec = Codec { handle };
-        let capped = |value: u64| c_int::try_from(value).unwrap_or(c_int::MAX);
-        codec.set(tj::TJPARAM_TJPARAM_SCANLIMIT, capped(limits.max_scans.into()))?;
-        codec.set(tj::TJPARAM_TJPARAM_MAXPIXELS, capped(limits.max_pixels))?;
-        codec.set(tj::TJPARAM_TJPARAM_MAXMEMORY, capped(limits.max_bytes.div_ceil(1 << 20)))?;
-        codec.set(tj::TJPARAM_TJPARAM_SAVEMARKERS, 0)?; // colour profiles are ignored: don't copy them
-        Ok(codec)
-    }
-
-    fn set(&mut self, param: tj::TJPARAM, value: c_int) -> Result<()> {
-        // SAFETY: the handle is valid until drop.
-        let code = unsafe { tj::tj3Set(self.handle.as_ptr(), param as c_int, value) };
-        self.outcome(code).map(drop).map_err(|text| {
-            Error::new(ErrorKind::Config, format!("libjpeg-turbo: parameter {param} = {value}: {text}"))
+    fn styles() -> impl Iterator<Item = Style> {
+        SAMPLINGS.into_iter().flat_map(|subsampling| {
+            [(false, 0), (true, 0), (false, 1)].map(|(progressive, restart_rows)| Style {
+                subsampling,
+                progressive,
+                restart_rows,
+            })
         })
     }
 
-    fn get(&mut self, param: tj::TJPARAM) -> c_int {
-        // SAFETY: the handle is valid until drop.
-        unsafe { tj::tj3Get(self.handle.as_ptr(), param as c_int) }
+    /// Puts an EXIF segment with an orientation behind the start marker.
+    fn with_orientation(jpeg: &[u8], number: u8) -> Vec<u8> {
+        let exif =
+            [b"Exif\0\0MM\0*\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0", &[number][..], b"\0\0"].concat();
+        let length = (exif.len() as u16 + 2).to_be_bytes();
+        [&jpeg[..2], &[0xff, 0xe1], &length, &exif, &jpeg[2..]].concat()
     }
 
-    /// Reads the header of `bytes`.
-    fn open<'a>(&'a mut self, bytes: &'a [u8]) -> std::result::Result<Opened<'a>, String> {
-        let length = bytes.len() as tj::size_t;
-        // SAFETY: pointer and length are those of a live slice, which is only read, and not after the call.
-        let code = unsafe { tj::tj3DecompressHeader(self.handle.as_ptr(), bytes.as_ptr(), length) };
-        let noted = self.outcome(code)?;
-        Ok(Opened { codec: self, bytes, noted })
+    fn cut(image: &Image, covers: Rect, rect: Rect) -> Vec<u8> {
+        (rect.top..rect.bottom())
+            .flat_map(|y| {
+                let start = ((y - covers.top) * image.width + rect.left - covers.left) as usize * 3;
+                image.pixels[start..start + rect.width as usize * 3].iter().copied()
+            })
+            .collect()
     }
 
-    fn outcome(&mut self, code: c_int) -> Outcome {
-        if code == 0 {
-            return Ok(String::new());
+    /// Decodes several regions and compares each with the same part of the whole. Returns how many were decoded in part.
+    fn compare_regions(bytes: &[u8], what: &str) -> usize {
+        let mut decoder = Decoder::new(&DecodeOptions::default()).unwrap();
+        let header = decoder.header(bytes).unwrap();
+        let (mut whole, mut part) = (Image::default(), Image::default());
+        decoder.decode(bytes, &header, None, &mut whole).unwrap();
+        let Size { width, height } = header.full;
+        let fractions = [(0, 3), (2, 9), (4, 6), (7, 10), (9, 10), (5, 6)];
+        let mut partial = 0;
+        for (x0, x1) in fractions {
+            for (y0, y1) in fractions {
+                let (left, top) = (width * x0 / 10, height * y0 / 10);
+                let region = Rect {
+                    left,
+                    top,
+                    width: (width * x1 / 10).max(left + 1) - left,
+                    height: (height * y1 / 10).max(top + 1) - top,
+                };
+                let request = Request { region, target: region.size() };
+                let decoded = decoder.decode(bytes, &header, Some(&request), &mut part).unwrap();
+                assert_eq!((decoded.full, decoded.covers.size()), (header.full, part.size()));
+                assert!(decoded.covers.contains(region), "{what}: {decoded:?} for {region:?}");
+                let same =
+                    cut(&part, decoded.covers, region) == cut(&whole, Rect::whole(header.full), region);
+                assert!(same, "{what}: {region:?} of {:?} differs", header.full);
+                partial += usize::from(decoded.covers.size() != header.full);
+            }
         }
-        // SAFETY: the handle is valid until drop; the text belongs to it or to this thread.
-        let text = unsafe { tj::tj3GetErrorStr(self.handle.as_ptr()) };
-        // SAFETY: a zero-terminated string, which stays until the next call on this thread.
-        let text = unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned();
-        // SAFETY: the handle is valid until drop.
-        match unsafe { tj::tj3GetErrorCode(self.handle.as_ptr()) } as tj::TJERR {
-            tj::TJERR_TJERR_WARNING => Ok(text),
-            _ => Err(text),
-        }
-    }
-}
-
-impl Drop for Codec {
-    fn drop(&mut self) {
-        // SAFETY: the handle is valid and not used again.
-        unsafe { tj::tj3Destroy(self.handle.as_ptr()) }
-    }
-}
-
-/// A codec that has read the header of `bytes`. The borrow keeps it from reading another one's before it decodes.
-struct Opened<'a> {
-    codec: &'a mut Codec,
-    bytes: &'a [u8],
-    /// The header's warning, empty if there was none.
-    noted: String,
-}
-
-impl Opened<'_> {
-    /// Returns whether the picture can be decoded in part.
-    fn can_crop(&mut self) -> bool {
-        self.codec.get(tj::TJPARAM_TJPARAM_SUBSAMP) >= 0
-            && self.codec.get(tj::TJPARAM_TJPARAM_LOSSLESS) == 0
-            && self.codec.get(tj::TJPARAM_TJPARAM_PRECISION) == 8
+        partial
     }
 
-    /// Decodes `rect` into `target`, whose length fits.
-    fn decompress(&mut self, rect: Rect, format: PixelFormat, target: &mut [u8]) -> Outcome {
-        let width = self.codec.get(tj::TJPARAM_TJPARAM_JPEGWIDTH).max(0) as u32;
-        let size = Size::new(width, self.codec.get(tj::TJPARAM_TJPARAM_JPEGHEIGHT).max(0) as u32);
-        let pitch = rect.width as usize * format.bytes();
-        if !Rect::whole(size).contains(rect) || target.len() != pitch * rect.height as usize {
-            return Err(format!("no frame of the expected size (found {}x{})", size.width, size.height));
+    #[test]
+    fn a_region_has_the_same_bytes_as_the_whole_for_every_sampling_and_size() {
+        let mut partial = 0;
+        for style in styles() {
+            for (width, height) in [(1, 1), (17, 13), (64, 1), (3, 70), (95, 97), (160, 128), (227, 149)] {
+                let bytes = encode(Size::new(width, height), style);
+                partial += compare_regions(&bytes, &format!("{style:?}"));
+            }
         }
-        // All zero stands for the whole picture.
-        let side = |value: u32| if rect.size() == size { 0 } else { value as c_int };
-        let region =
-            tj::tjregion { x: side(rect.left), y: side(rect.top), w: side(rect.width), h: side(rect.height) };
-        let handle = self.codec.handle.as_ptr();
-        // SAFETY: the handle is valid until drop; the region is plain data, checked by the callee.
-        let code = unsafe { tj::tj3SetCroppingRegion(handle, region) };
-        if code != 0 {
-            return self.codec.outcome(code);
+        assert!(partial > 1000, "only {partial} of the decodes were partial");
+    }
+
+    #[test]
+    fn a_region_has_the_same_bytes_as_the_whole_in_every_orientation() {
+        for subsampling in [tj::TJSAMP_TJSAMP_420, tj::TJSAMP_TJSAMP_422] {
+            for number in 1..=8 {
+                let style = Style { subsampling, progressive: false, restart_rows: 0 };
+                let bytes = with_orientation(&encode(Size::new(150, 93), style), number);
+                assert!(compare_regions(&bytes, &format!("orientation {number}")) > 10);
+            }
         }
-        let (source, length) = (self.bytes.as_ptr(), self.bytes.len() as tj::size_t);
-        let (to, number) = (target.as_mut_ptr(), format.number());
-        // SAFETY: the source is a live slice. The callee writes `rect.height` rows of `pitch` bytes, which is the length of
-        // `target`: this codec has just read the picture's size from the header of the same bytes, and where they hold no
-        // picture at all the callee fails before it writes.
-        let code = unsafe { tj::tj3Decompress8(handle, source, length, to, pitch as c_int, number) };
-        self.codec.outcome(code)
+    }
+
+    /// Scans that are missing make libjpeg smooth over blocks, which looks further around than upsampling does.
+    #[test]
+    fn a_region_of_an_unfinished_progressive_file_has_the_same_bytes() {
+        for subsampling in SAMPLINGS {
+            let style = Style { subsampling, progressive: true, restart_rows: 0 };
+            let bytes = encode(Size::new(227, 149), style);
+            let scans: Vec<usize> =
+                bytes.windows(2).enumerate().filter(|(_, w)| *w == [0xff, 0xda]).map(|(at, _)| at).collect();
+            for scan in &scans[1..] {
+                // Tables for a scan stand before it; cut before them.
+                let tables = bytes[..*scan].windows(2).rposition(|w| w[0] == 0xff && w[1] == 0xc4);
+                let unfinished = [&bytes[..tables.unwrap_or(*scan).min(*scan)], &[0xff, 0xd9]].concat();
+                compare_regions(&unfinished, &format!("{subsampling} cut at {scan}"));
+            }
+        }
+    }
+
+    #[test]
+    fn orientation_1_and_none_give_the_same_and_6_is_a_quarter_turn_clockwise() {
+        let style = Style { subsampling: tj::TJSAMP_TJSAMP_444, progressive: false, restart_rows: 0 };
+        let plain = encode(Size::new(40, 24), style);
+        let mut decoder = Decoder::new(&DecodeOptions::default()).unwrap();
+        let mut decode = |bytes: &[u8]| {
+            let (header, mut image) = (decoder.header(bytes).unwrap(), Image::default());
+            decoder.decode(bytes, &header, None, &mut image).unwrap();
+            (header, image)
+        };
+        let (_, upright) = decode(&plain);
+        assert_eq!(decode(&with_orientation(&plain, 1)).1, upright);
+        let (header, turned) = decode(&with_orientation(&plain, 6));
+        assert_eq!((header.full, header.orientation.exif()), (Size::new(24, 40), 6));
+        let mut expected = vec![0; turned.pixels.len()];
+        Orientation::from_exif(6).unwrap().turn(&upright.pixels, upright.size(), &mut expected);
+        assert_eq!(turned.pixels, expected);
+        assert_eq!(turned.pixels[..3], upright.pixels[23 * 40 * 3..][..3]);
+    }
+
+    #[test]
+    fn a_missing_end_marker_and_trailing_bytes_are_fine_but_missing_rows_are_not() {
+        let style = Style { subsampling: tj::TJSAMP_TJSAMP_420, progressive: false, restart_rows: 0 };
+        for progressive in [false, true] {
+            let bytes = encode(Size::new(227, 149), Style { progressive, ..style });
+            let mut decoder = Decoder::new(&DecodeOptions::default()).unwrap();
+            let header = decoder.header(&bytes).unwrap();
+            let (mut whole, mut image) = (Image::default(), Image::default());
+            decoder.decode(&bytes, &header, None, &mut whole).unwrap();
+            let end = bytes.len() - 2;
+            for fine in [&bytes[..end + 1], &bytes[..end], &[&bytes[..], &[7; 99]].concat()] {
+                decoder.decode(fine, &header, None, &mut image).unwrap();
+                assert!(image == whole);
+            }
+            for length in [end - 20, bytes.len() / 2] {
+                let error = decoder.decode(&bytes[..length], &header, None, &mut image).unwrap_err();
+                assert_eq!(error.kind(), ErrorKind::Decode);
+                assert!(error.message().contains("cut off") || progressive, "{error}");
+            }
+        }
+    }
+
+    #[test]
+    fn padding_before_the_end_marker_is_fine_but_scan_data_left_over_is_not() {
+        let style = Style { subsampling: tj::TJSAMP_TJSAMP_420, progressive: false, restart_rows: 0 };
+        let bytes = encode(Size::new(60, 60), style);
+        let mut decoder = Decoder::new(&DecodeOptions::default()).unwrap();
+        let (header, mut image) = (decoder.header(&bytes).unwrap(), Image::default());
+        let mut decode = |stray: &[u8]| {
+            let padded = [&bytes[..bytes.len() - 2], stray, &[0xff, 0xd9, 1, 2, 3, 0xff, 0xd9]].concat();
+            decoder.decode(&padded, &header, None, &mut image).map(drop)
+        };
+        decode(&[0x5a, 0x11]).unwrap();
+        decode(&[0; 300]).unwrap();
+        // libjpeg itself passes over what its bit buffer has taken in already, 8 bytes at most.
+        let error = decode(&std::array::from_fn::<u8, 40, _>(|i| i as u8)).unwrap_err();
+        assert!(error.message().contains("extraneous bytes before marker 0xd9"), "{error}");
+    }
+
+    #[test]
+    fn what_lies_below_the_region_is_not_looked_for() {
+        let style = Style { subsampling: tj::TJSAMP_TJSAMP_420, progressive: false, restart_rows: 0 };
+        let bytes = encode(Size::new(400, 400), style);
+        let mut decoder = Decoder::new(&DecodeOptions::default()).unwrap();
+        let (header, mut image) = (decoder.header(&bytes).unwrap(), Image::default());
+        let region = Rect { left: 90, top: 20, width: 100, height: 100 };
+        let request = Request { region, target: region.size() };
+        let half = &bytes[..bytes.len() / 2];
+        let decoded = decoder.decode(half, &header, Some(&request), &mut image).unwrap();
+        assert_eq!(decoded.covers, Rect { left: 64, top: 0, width: 144, height: 144 });
+        assert!(decoder.decode(half, &header, None, &mut image).is_err());
+    }
+
+    #[test]
+    fn more_scans_than_the_limit_are_refused_by_name() {
+        let style = Style { subsampling: tj::TJSAMP_TJSAMP_420, progressive: true, restart_rows: 0 };
+        let bytes = encode(Size::new(64, 64), style);
+        let limits = Limits { max_scans: 3, ..Limits::default() };
+        let mut decoder = Decoder::new(&DecodeOptions { limits, ..DecodeOptions::default() }).unwrap();
+        let header = decoder.header(&bytes).unwrap();
+        let error = decoder.decode(&bytes, &header, None, &mut Image::default()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Limit);
+        assert!(error.to_string().contains("limits.max_scans above 3"), "{error}");
+    }
+
+    #[test]
+    fn a_header_of_another_picture_is_refused() {
+        let style = Style { subsampling: tj::TJSAMP_TJSAMP_420, progressive: false, restart_rows: 0 };
+        let (small, large) = (encode(Size::new(9, 9), style), encode(Size::new(99, 99), style));
+        let mut decoder = Decoder::new(&DecodeOptions::default()).unwrap();
+        let header = decoder.header(&small).unwrap();
+        let error = decoder.decode(&large, &header, None, &mut Image::default()).unwrap_err();
+        assert!(error.message().contains("another picture"), "{error}");
     }
 }

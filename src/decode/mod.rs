@@ -14,6 +14,8 @@ mod jpeg;
 mod limits;
 mod orient;
 mod request;
+#[cfg(feature = "turbo")]
+mod turbo;
 mod version;
 
 pub use decoder::{DecodeOptions, Decoder, Header};
