@@ -11,10 +11,10 @@ pub mod sampler;
 #[allow(dead_code)] // until the rooms above use all of it
 mod sync;
 // Loom's atomics lie differently in memory, so under loom nothing is mapped.
+pub mod synth;
 #[cfg(not(all(test, loom)))]
 #[allow(dead_code)] // until the rooms above use all of it
 mod sys;
-pub mod synth;
 mod tensor;
 pub mod transform;
 

@@ -8,7 +8,8 @@ use forebay::transform::{
 };
 
 fn fixture(name: &str) -> Image {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/transform").join(format!("{name}.png"));
+    let path =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/transform").join(format!("{name}.png"));
     let bytes = std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     let mut decoder = Decoder::new(&DecodeOptions::default()).unwrap();
     let header = decoder.header(&bytes).unwrap();

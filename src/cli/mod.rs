@@ -9,6 +9,8 @@ mod logging;
 mod outcome;
 mod output;
 mod progress;
+mod synth;
+mod verify;
 mod version;
 
 use std::process::ExitCode;
@@ -45,6 +47,8 @@ pub(crate) fn main() -> ExitCode {
 
 fn run(command: Command, console: &Console, output: &mut Output) -> Result<Outcome, Failure> {
     match command {
+        Command::Verify(args) => verify::run(&args, console, output),
+        Command::Synth(args) => synth::run(&args, console, output),
         Command::Decode(args) => decode::run(&args, console, output),
         Command::Completions(args) => completions::run(&args, output),
     }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{ColorChoice, Parser, Subcommand, ValueEnum};
+use forebay::synth::SynthOptions;
 
 /// Loads image training data with worker processes that decode straight into shared memory.
 #[derive(Debug, Parser)]
@@ -55,6 +56,10 @@ pub(crate) enum ProgressChoice {
 pub(crate) enum Command {
     /// Decode pictures as the loader would and write them as PNG
     Decode(DecodeArgs),
+    /// Decode every picture of a data set and list the broken ones with reasons
+    Verify(VerifyArgs),
+    /// Make a data set of photo-like JPEGs; the same seed gives the same bytes
+    Synth(SynthArgs),
     /// Print a shell's completion script
     Completions(CompletionsArgs),
 }
@@ -71,6 +76,35 @@ pub(crate) struct DecodeArgs {
     /// Leave the pixels as stored, whatever the EXIF orientation says
     #[arg(long)]
     pub(crate) no_orientation: bool,
+}
+
+/// Flags of `verify`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct VerifyArgs {
+    /// Directory with one sub-directory a class
+    pub(crate) data: PathBuf,
+}
+
+/// Flags of `synth`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct SynthArgs {
+    /// Directory to fill; made where missing, refused where it holds something
+    pub(crate) dir: PathBuf,
+    /// Pictures in all
+    #[arg(long, value_name = "N", default_value_t = SynthOptions::default().images)]
+    pub(crate) images: u64,
+    /// Classes, each a sub-directory
+    #[arg(long, value_name = "N", default_value_t = SynthOptions::default().classes)]
+    pub(crate) classes: u64,
+    /// Width of every picture in pixels
+    #[arg(long, value_name = "W", default_value_t = SynthOptions::default().width)]
+    pub(crate) width: u32,
+    /// Height of every picture in pixels
+    #[arg(long, value_name = "H", default_value_t = SynthOptions::default().height)]
+    pub(crate) height: u32,
+    /// Seed of the pictures
+    #[arg(long, value_name = "N", default_value_t = SynthOptions::default().seed)]
+    pub(crate) seed: u64,
 }
 
 /// Flags of `completions`.
@@ -97,13 +131,11 @@ mod tests {
 
     #[test]
     fn global_flags_stand_before_or_after_the_command() {
-        for line in
-            ["forebay -vv --color never completions zsh", "forebay completions zsh -v -v --color never"]
-        {
+        for line in ["forebay -vv --color never verify d", "forebay verify d -v -v --color never"] {
             let args = parse(line).unwrap();
             assert_eq!((args.global.verbose, args.global.color), (2, ColorChoice::Never), "{line}");
         }
-        assert!(parse("forebay -q -v completions zsh").is_err());
+        assert!(parse("forebay -q -v verify d").is_err());
     }
 
     #[test]
