@@ -97,6 +97,11 @@ impl BatchPlan {
         })
     }
 
+    /// Returns the position that the plan starts at.
+    pub const fn start(&self) -> u64 {
+        self.start
+    }
+
     /// Returns the number of batches of this rank.
     pub const fn steps(&self) -> u64 {
         self.whole + self.tail.is_some() as u64

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::layout::{Field, SlabLayout};
 use crate::error::{Error, ErrorKind, Result};
-use crate::sys::Mapping;
+use crate::sys::mapping::Mapping;
 
 /// A mapped slab. Gives no access by itself: a [`Lease`](super::Lease) writes, a [`View`](super::View) reads.
 #[derive(Clone, Debug)]

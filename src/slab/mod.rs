@@ -4,12 +4,14 @@
 mod layout;
 mod lease;
 mod memory;
+mod pool;
 mod transport;
 mod view;
 
-pub(crate) use layout::{FieldSpec, SlabLayout};
+pub(crate) use layout::{FieldSpec, PAGE, SlabLayout};
 pub(crate) use lease::Lease;
 pub(crate) use memory::SlabMemory;
+pub(crate) use pool::{Pool, PoolSlab};
+pub(crate) use transport::Rung;
 pub use transport::Transport;
-pub(crate) use transport::{Rung, reserve};
 pub(crate) use view::View;

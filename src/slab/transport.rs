@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{SlabLayout, SlabMemory};
 use crate::error::{Error, ErrorKind, Result};
-use crate::sys::{Access, Backing, Mapping, Segment};
+use crate::sys::mapping::{Access, Mapping};
+use crate::sys::segment::{Backing, Segment};
 
 /// How batches travel from the workers to the consumer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]

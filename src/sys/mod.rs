@@ -5,6 +5,7 @@
 #![allow(unreachable_pub)]
 
 pub mod doorbell;
+pub mod environment;
 pub mod fdpass;
 pub mod limits;
 pub mod mapped;

@@ -101,6 +101,11 @@ pub trait Transform: Debug + Send + Sync {
 }
 
 impl Shape {
+    /// Returns what a known size (width, height), or none, says.
+    pub fn of(size: Option<(u32, u32)>) -> Shape {
+        size.map_or(Shape::Varying, |(width, height)| Shape::Fixed(Size::new(width, height)))
+    }
+
     /// Returns what is known when either of two shapes may come.
     #[must_use]
     pub fn or(self, other: Shape) -> Shape {

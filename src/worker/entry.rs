@@ -6,7 +6,8 @@ use std::sync::{Arc, OnceLock};
 
 use super::process;
 use crate::error::{Error, ErrorKind, Result};
-use crate::sys::{Executable, process as os};
+use crate::sys::environment;
+use crate::sys::process::{self as os, Executable};
 
 /// Set in a worker's environment: the process id of its host.
 pub(super) const VARIABLE: &str = "FOREBAY_WORKER";
@@ -48,9 +49,8 @@ pub fn init() {
 pub fn worker_entry() {
     let Ok(host) = std::env::var(VARIABLE) else { return };
     // What a worker starts itself is not a worker.
-    let _hidden = os::remove_variable(VARIABLE);
-    let code = process::serve(host.parse().unwrap_or(0));
-    os::exit(code);
+    environment::remove_variable(VARIABLE);
+    environment::exit(process::serve(host.parse().unwrap_or(0)));
 }
 
 /// Registers a test program as able to start workers; see [`test_support!`](crate::test_support).

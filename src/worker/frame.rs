@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use bytemuck::{Pod, Zeroable};
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::sys;
+use crate::sys::fdpass;
 
 /// The longest text that a worker may send.
 pub(crate) const TEXT_LIMIT: u32 = 64 * 1024;
@@ -78,7 +78,7 @@ impl Header {
 /// When the other side is gone.
 pub(crate) fn send(socket: &UnixStream, header: Header, fds: &[BorrowedFd<'_>]) -> Result<()> {
     debug_assert_eq!(header.length, 0);
-    sys::send(socket.as_fd(), header.as_bytes(), fds)
+    fdpass::send(socket.as_fd(), header.as_bytes(), fds)
 }
 
 /// Sends a frame with a text.
@@ -88,8 +88,8 @@ pub(crate) fn send(socket: &UnixStream, header: Header, fds: &[BorrowedFd<'_>]) 
 pub(crate) fn send_text(socket: &UnixStream, kind: Kind, text: &str) -> Result<()> {
     let text = &text[..text.floor_char_boundary(TEXT_LIMIT as usize)];
     let header = Header::new(kind, text.len() as u32, [0; 3]);
-    sys::send(socket.as_fd(), header.as_bytes(), &[])?;
-    sys::send(socket.as_fd(), text.as_bytes(), &[])
+    fdpass::send(socket.as_fd(), header.as_bytes(), &[])?;
+    fdpass::send(socket.as_fd(), text.as_bytes(), &[])
 }
 
 /// Receives one header and its descriptors, waiting for it; `None` when the other side is gone.
@@ -100,7 +100,7 @@ pub(crate) fn receive(socket: &UnixStream, fds: &mut Vec<OwnedFd>) -> Result<Opt
     let mut bytes = [0; HEADER_BYTES];
     let mut have = 0;
     while have < HEADER_BYTES {
-        match sys::recv(socket.as_fd(), &mut bytes[have..], fds)? {
+        match fdpass::recv(socket.as_fd(), &mut bytes[have..], fds)? {
             0 if have == 0 => return Ok(None),
             0 => return Err(Error::new(ErrorKind::Io, "the control socket ended within a message")),
             count => have += count,

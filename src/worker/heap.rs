@@ -197,7 +197,7 @@ mod tests {
 
     use super::*;
     use crate::slab::{FieldSpec, SlabLayout, SlabMemory};
-    use crate::sys::Mapping;
+    use crate::sys::mapping::Mapping;
     use crate::tensor::DType;
 
     const PIXELS: usize = 3 * 400 * 400;

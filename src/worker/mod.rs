@@ -27,8 +27,11 @@ pub(crate) use setup::{Packed, Setup};
 pub(crate) use slabs::SlabTable;
 pub(crate) use thread::start as start_thread;
 
-use crate::sync::{Consumer, Producer};
-use crate::sys::{Child, Doorbell, Mapped, Segment};
+use crate::sync::ring::{Consumer, Producer};
+use crate::sys::doorbell::Doorbell;
+use crate::sys::mapped::Mapped;
+use crate::sys::process::Child;
+use crate::sys::segment::{Backing, Segment};
 
 /// What all workers of a loader share, kept by the host for those that it starts.
 pub(crate) struct Common {
@@ -54,6 +57,8 @@ pub(crate) enum CommonKind {
         setup: Segment,
         /// The control area's memory.
         control: Segment,
+        /// What control segments are made of.
+        backing: Backing,
     },
     /// Threads: the host's own slabs.
     Thread(Arc<SlabTable>),

@@ -5,18 +5,11 @@ use std::sync::Arc;
 
 use super::protocol::{DONE_WORDS, TASK_WORDS};
 use crate::error::{Error, ErrorKind, Result};
-use crate::sync::{AtomicU32, AtomicU64, Ordering, Ring, Sleeper};
-use crate::sys::{Mapped, MappedSlice, Mapping, shareable};
-
-shareable!(WorkerPage { tasks: TaskRing, dones: DoneRing, sleeper: Sleeper, status: Status });
-shareable!(Status { heartbeat: AtomicU64, slab: AtomicU64, place: AtomicU64 });
-shareable!(HostWords { sleeper: Sleeper });
-shareable!(SlabWords {
-    cancelled: AtomicU32,
-    attachment: AtomicU32,
-    epoch: AtomicU64,
-    first_position: AtomicU64,
-});
+use crate::sync::prim::{AtomicU32, AtomicU64, Ordering};
+use crate::sync::ring::Ring;
+use crate::sync::sleep::Sleeper;
+use crate::sys::mapped::{Mapped, MappedSlice, shareable_struct};
+use crate::sys::mapping::Mapping;
 
 /// Chunks that may be on their way to one worker.
 pub(crate) const TASKS: usize = 64;
@@ -30,28 +23,30 @@ pub(crate) type TaskRing = Ring<TASK_WORDS, TASKS>;
 /// The ring from a worker to the host.
 pub(crate) type DoneRing = Ring<DONE_WORDS, DONES>;
 
-/// What one worker shares with the host. All zero bytes are a valid, empty page.
-#[repr(C)]
-pub(crate) struct WorkerPage {
-    /// Chunks to do.
-    pub tasks: TaskRing,
-    /// Reports.
-    pub dones: DoneRing,
-    /// Set by the worker while it sleeps.
-    pub sleeper: Sleeper,
-    /// What the worker is at.
-    pub status: Status,
+shareable_struct! {
+    /// What one worker shares with the host. All zero bytes are a valid, empty page.
+    pub(crate) struct WorkerPage {
+        /// Chunks to do.
+        pub tasks: TaskRing,
+        /// Reports.
+        pub dones: DoneRing,
+        /// Set by the worker while it sleeps.
+        pub sleeper: Sleeper,
+        /// What the worker is at.
+        pub status: Status,
+    }
 }
 
-/// The sample a worker is at, for the report on its death. Hints only: nothing is decided by them alone.
-#[repr(C)]
-pub(crate) struct Status {
-    /// Counts samples begun; a change means that the worker makes progress.
-    heartbeat: AtomicU64,
-    /// Slab and generation.
-    slab: AtomicU64,
-    /// Slot and [`Stage`].
-    place: AtomicU64,
+shareable_struct! {
+    /// The sample a worker is at, for the report on its death. Hints only: nothing is decided by them alone.
+    pub(crate) struct Status {
+        /// Counts samples begun; a change means that the worker makes progress.
+        heartbeat: AtomicU64,
+        /// Slab and generation.
+        slab: AtomicU64,
+        /// Slot and [`Stage`].
+        place: AtomicU64,
+    }
 }
 
 /// What a worker is doing to a sample.
@@ -129,24 +124,27 @@ impl Stage {
     }
 }
 
-/// The host's own words at the start of the control area, on cache lines of their own.
-#[repr(C, align(128))]
-pub(crate) struct HostWords {
-    /// Set by the host while it sleeps.
-    pub sleeper: Sleeper,
+shareable_struct! {
+    /// The host's own words at the start of the control area, on cache lines of their own.
+    #[repr(align(128))]
+    pub(crate) struct HostWords {
+        /// Set by the host while it sleeps.
+        pub sleeper: Sleeper,
+    }
 }
 
-/// What the host says of one slab's current use.
-#[repr(C)]
-pub(crate) struct SlabWords {
-    /// The generation that is cancelled; workers read it between samples.
-    cancelled: AtomicU32,
-    /// How often the slab's memory was handed out; a worker that has seen fewer reads its socket first.
-    attachment: AtomicU32,
-    /// The epoch.
-    epoch: AtomicU64,
-    /// The global position of slot 0.
-    first_position: AtomicU64,
+shareable_struct! {
+    /// What the host says of one slab's current use.
+    pub(crate) struct SlabWords {
+        /// The generation that is cancelled; workers read it between samples.
+        cancelled: AtomicU32,
+        /// How often the slab's memory was handed out; a worker that has seen fewer reads its socket first.
+        attachment: AtomicU32,
+        /// The epoch.
+        epoch: AtomicU64,
+        /// The global position of slot 0.
+        first_position: AtomicU64,
+    }
 }
 
 /// The area that only the host writes: its sleep flag, and for each slab the epoch, positions and sample indices.

@@ -1,6 +1,8 @@
 //! A worker as a process: starting one (the host's half), and being one.
 
+use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixStream;
 use std::panic::PanicHookInfo;
 use std::sync::Arc;
@@ -16,9 +18,13 @@ use super::{Body, Common, Ends};
 use crate::dataset::{Record, WorkerInfo};
 use crate::error::{Error, ErrorKind, Result};
 use crate::slab::SlabLayout;
-use crate::sync::{Consumer, Producer};
-use crate::sys::{self, Access, Backing, Doorbell, Mapped, Segment, process as os};
-use crate::transform::Compiled;
+use crate::sync::ring::{Consumer, Producer};
+use crate::sys::doorbell::Doorbell;
+use crate::sys::mapped::Mapped;
+use crate::sys::mapping::Access;
+use crate::sys::segment::{Backing, Segment};
+use crate::sys::{fdpass, process as os, signals};
+use crate::transform::{Compiled, Shape};
 
 /// How long one send of a slot may stand still before the worker looks again.
 const SEND_SLICE: Duration = Duration::from_millis(100);
@@ -42,7 +48,7 @@ pub(crate) fn start(
     let segment = Segment::create(backing, "forebay-worker", size_of::<WorkerPage>(), &mut |_| Ok(()))?;
     let page: Mapped<WorkerPage> = Mapped::new(Arc::new(segment.map(Access::ReadWrite, false)?), 0)?;
     let bell = Doorbell::new()?;
-    let (socket, theirs) = sys::pair()?;
+    let (socket, theirs) = fdpass::pair()?;
     let host = std::process::id().to_string();
     let child = os::spawn(&launch.program, &launch.arguments, &[(VARIABLE, &host)], theirs.as_fd())?;
     drop(theirs);
@@ -65,7 +71,7 @@ pub(crate) fn start(
 
 /// Is a worker: serves the host at the other end of standard input and returns the exit code.
 pub(super) fn serve(host: u32) -> i32 {
-    os::ignore_terminal_signals();
+    signals::ignore_terminal_signals();
     if os::bind_to_parent(host).is_err() {
         return HOST_GONE;
     }
@@ -112,13 +118,15 @@ fn prepare(socket: &UnixStream) -> Result<(Station, Work)> {
     let tables = fds.split_off(5);
     let [setup, control, page, bell, host_bell] = <[OwnedFd; 5]>::try_from(fds).map_err(|_| wrong())?;
 
-    let text = Segment::from_fd(setup, text_bytes as usize)?.read(text_bytes as usize)?;
+    let mut text = vec![0; text_bytes as usize];
+    File::from(setup).read_exact_at(&mut text, 0).map_err(|error| Error::io("read the setup", error))?;
     let packed = Packed { text: String::from_utf8(text).map_err(|_| wrong())?, tables: Vec::new() };
     let tables = tables.into_iter().map(|fd| Segment::from_fd_whole(fd).map(Arc::new)).collect::<Result<Vec<_>>>()?;
     let Setup { layout, slabs, seed, pipeline, mut dataset, .. } = packed.unpack(&tables)?;
     let info = WorkerInfo::new(numbers as u32, (numbers >> 32) as u32);
     dataset.start(&info)?;
-    let compiled = Compiled::new(&pipeline)?;
+    let input = Shape::of(dataset.image_size());
+    let compiled = Compiled::new(pipeline, input)?;
 
     let batch = layout.batch;
     let control = Segment::from_fd(control, Control::bytes(slabs, batch)?)?.map(Access::ReadOnly, true)?;

@@ -14,8 +14,10 @@ use crate::dataset::{Dataset, Payload, Record};
 use crate::decode::Source;
 use crate::error::{Error, ErrorKind, Result};
 use crate::slab::{Lease, SlabMemory};
-use crate::sync::{Consumer, Producer, PushError};
-use crate::sys::{self, Doorbell, Mapped, poll};
+use crate::sync::ring::{Consumer, Producer, PushError};
+use crate::sys::doorbell::Doorbell;
+use crate::sys::mapped::Mapped;
+use crate::sys::{fdpass, poll};
 use crate::transform::{Compiled, SampleKey};
 
 /// The longest sleep of a worker; also how late a lost wake-up is noticed.
@@ -79,13 +81,13 @@ impl Station {
     fn next_chunk(&mut self) -> Result<Option<Chunk>> {
         loop {
             for _ in 0..LOOKS {
-                if let Some(words) = self.tasks.try_pop()? {
+                if let Some(words) = self.tasks.try_pop().map_err(|_| corrupt())? {
                     return Ok(Some(Chunk::decode(&words)));
                 }
                 std::hint::spin_loop();
             }
             self.page.sleeper.announce();
-            if let Some(words) = self.tasks.try_pop()? {
+            if let Some(words) = self.tasks.try_pop().map_err(|_| corrupt())? {
                 self.page.sleeper.awake();
                 return Ok(Some(Chunk::decode(&words)));
             }
@@ -204,9 +206,11 @@ impl Outbox {
             return heap::send_report(&self.socket, &words);
         }
         while let Err(error) = self.dones.try_push(&words) {
-            let PushError::Full = error else { return Err(Error::from(error)) };
+            if error != PushError::Full {
+                return Err(corrupt());
+            }
             self.wake_host();
-            if sys::at_end(self.socket.as_fd()) {
+            if fdpass::at_end(self.socket.as_fd()) {
                 return Err(Error::new(ErrorKind::Closed, "the host is gone"));
             }
             std::thread::sleep(FULL_NAP);
@@ -216,7 +220,7 @@ impl Outbox {
     }
 
     fn wake_host(&self) {
-        if self.control.host.sleeper.must_wake() {
+        if self.control.host.sleeper.is_sleeping() {
             self.host_bell.ring();
         }
     }
@@ -250,6 +254,11 @@ impl Work {
         times.transform_ns += ran.transform_ns;
         Ok(ran.label)
     }
+}
+
+/// The error of a ring whose other side is broken.
+fn corrupt() -> Error {
+    Error::new(ErrorKind::Io, "the host's ring index is impossible")
 }
 
 /// Turns a panic of user code into an error of the sample.

@@ -9,7 +9,8 @@ use super::protocol::LAYOUT_VERSION;
 use crate::dataset::Dataset;
 use crate::error::{Error, ErrorKind, Result};
 use crate::slab::SlabLayout;
-use crate::sys::{Backing, Segment, shared};
+use crate::sys::segment::{Backing, Segment};
+use crate::sys::shared;
 use crate::transform::Pipeline;
 
 /// Tells one build of the library from another as far as shared memory and randomness are concerned.

@@ -9,7 +9,9 @@ use super::frame::{self, Kind};
 use super::page::Control;
 use crate::error::{Error, ErrorKind, Result};
 use crate::slab::{SlabLayout, SlabMemory};
-use crate::sys::{Access, Segment, poll};
+use crate::sys::mapping::Access;
+use crate::sys::poll;
+use crate::sys::segment::Segment;
 
 /// How long a worker waits for a slab that a task names, before it gives up on its host.
 const ATTACH_LIMIT: Duration = Duration::from_secs(30);

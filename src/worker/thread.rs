@@ -8,9 +8,12 @@ use super::slabs::{SlabTable, Slabs};
 use super::{Body, Common, Ends, Header, Kind, frame};
 use crate::dataset::{Record, WorkerInfo};
 use crate::error::{Error, Result};
-use crate::sync::{Consumer, Producer};
-use crate::sys::{self, Doorbell, Mapped, Mapping};
-use crate::transform::Compiled;
+use crate::sync::ring::{Consumer, Producer};
+use crate::sys::doorbell::Doorbell;
+use crate::sys::fdpass;
+use crate::sys::mapped::Mapped;
+use crate::sys::mapping::Mapping;
+use crate::transform::{Compiled, Shape};
 
 /// Starts a worker thread. It says [`Kind::Ready`] when its data set is open.
 ///
@@ -20,7 +23,7 @@ pub(crate) fn start(common: &Common, slabs: &Arc<SlabTable>, number: u32) -> Res
     let mapping = Mapping::private(size_of::<WorkerPage>())?;
     let page: Mapped<WorkerPage> = Mapped::new(Arc::new(mapping), 0)?;
     let bell = Arc::new(Doorbell::new()?);
-    let (socket, theirs) = sys::pair()?;
+    let (socket, theirs) = fdpass::pair()?;
     let setup = common.packed.unpack(&common.packed.tables)?;
     let mut station = Station {
         page: page.clone(),
@@ -41,7 +44,7 @@ pub(crate) fn start(common: &Common, slabs: &Arc<SlabTable>, number: u32) -> Res
         .name(format!("forebay-worker-{number}"))
         .spawn(move || {
             let mut dataset = setup.dataset;
-            let ready = dataset.start(&info).and_then(|()| Compiled::new(&setup.pipeline));
+            let ready = dataset.start(&info).and_then(|()| Compiled::new(setup.pipeline, Shape::of(dataset.image_size())));
             let compiled = match ready {
                 Ok(compiled) => compiled,
                 Err(error) => {

@@ -1,5 +1,11 @@
 //! Flags as they are typed. Checks each by itself; what flags mean together is `plan`'s to say.
 
+mod choice;
+mod run;
+
+pub(crate) use choice::{DigestPer, Preset, Workers};
+pub(crate) use run::RunArgs;
+
 use std::path::PathBuf;
 
 use clap::{ColorChoice, Parser, Subcommand, ValueEnum};
@@ -18,8 +24,8 @@ pub(crate) struct Args {
 const AFTER_HELP: &str = "\
 Results go to standard output, progress and warnings to standard error.
 Exit code: 0 done, 1 done but samples failed, 2 could not run.
-Environment: FOREBAY_LOG sets the level of messages (off, error, warn, info, debug, trace), NO_COLOR turns
-colours off.";
+Environment: FOREBAY_NUM_WORKERS and FOREBAY_TRANSPORT stand in for the flags, FOREBAY_LOG sets the level of
+messages (off, error, warn, info, debug, trace), NO_COLOR turns colours off.";
 
 const EVERYWHERE: &str = "Options of every command";
 
@@ -54,6 +60,8 @@ pub(crate) enum ProgressChoice {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Load a data set epoch by epoch and report how fast it went
+    Run(Box<RunArgs>),
     /// Decode pictures as the loader would and write them as PNG
     Decode(DecodeArgs),
     /// Decode every picture of a data set and list the broken ones with reasons

@@ -71,6 +71,8 @@ pub(super) struct Course {
     pub epochs: std::ops::Range<u64>,
     /// The first step of the first epoch.
     pub first_step: u64,
+    /// Steps of the first epoch that were made before.
+    pub done: std::collections::BTreeSet<u64>,
     /// The batches of an epoch.
     pub plan: Arc<dyn Fn(u64) -> BatchPlan + Send + Sync>,
 }
@@ -147,12 +149,34 @@ struct Making {
     course: Course,
     epoch: u64,
     plan: BatchPlan,
-    /// The next step of `epoch` to give a slab.
+    /// The next step of `epoch` that may be given a slab.
     step: u64,
-    /// Batches given slabs so far, and so the next one's place in the order.
-    issued: u64,
-    /// The place in the order that is delivered next.
-    next: u64,
+}
+
+impl Making {
+    /// Moves to the next batch to make, and returns its epoch and step.
+    fn next_step(&mut self) -> Option<(u64, u64)> {
+        loop {
+            let first = self.epoch == self.course.epochs.start;
+            while self.step < self.plan.steps() {
+                let step = self.step;
+                self.step += 1;
+                if !(first && self.course.done.contains(&step)) {
+                    return Some((self.epoch, step));
+                }
+            }
+            if self.epoch + 1 >= self.course.epochs.end {
+                return None;
+            }
+            self.epoch += 1;
+            self.plan = (self.course.plan)(self.epoch);
+            self.step = 0;
+            // Epochs without samples would be walked through for ever in a long course.
+            if self.plan.steps() == 0 {
+                return None;
+            }
+        }
+    }
 }
 
 /// The state machine.
@@ -240,6 +264,11 @@ impl Supervisor {
         self.workers[worker as usize].next_slot() == Some((slab, generation, slot))
     }
 
+    /// Returns which use a slab is in.
+    pub(super) fn generation(&self, slab: u32) -> u32 {
+        self.slabs[slab as usize].generation
+    }
+
     /// Returns the state of each slab, as a word.
     pub(super) fn slab_states(&self) -> impl Iterator<Item = &'static str> + '_ {
         self.slabs.iter().map(|slab| slab.state.name())
@@ -253,7 +282,7 @@ impl Supervisor {
         }
         let plan = (course.plan)(epoch);
         let step = course.first_step;
-        self.making = Some(Making { course, epoch, plan, step, issued: 0, next: 0 });
+        self.making = Some(Making { course, epoch, plan, step });
     }
 
     /// Gives free slabs to the next batches.
@@ -263,48 +292,34 @@ impl Supervisor {
             if slab.state != State::Free {
                 continue;
             }
-            while making.step >= making.plan.steps() {
-                making.epoch += 1;
-                if making.epoch >= making.course.epochs.end {
-                    return;
-                }
-                making.plan = (making.course.plan)(making.epoch);
-                making.step = 0;
-                // An order without samples has no batches in any epoch.
-                if making.plan.steps() == 0 {
-                    return;
-                }
-            }
-            let span = making.plan.batch(making.step);
-            let batch = BatchId { run: making.course.run, epoch: making.epoch, step: making.step };
-            slab.assign(batch, making.issued, span);
+            let Some((epoch, step)) = making.next_step() else { return };
+            let span = making.plan.batch(step);
+            let batch = BatchId { run: making.course.run, epoch, step };
+            slab.assign(batch, span);
             self.filling.push_back(number as u32);
             self.actions.push(Action::Assign { slab: number as u32, batch, span });
-            making.step += 1;
-            making.issued += 1;
         }
     }
 
-    /// Hands over what is complete, in order unless that does not matter.
+    /// Hands over what is complete: the oldest batches only, or any of the oldest one's epoch if order does not matter.
     fn deliver(&mut self) {
-        let Some(making) = &mut self.making else { return };
         let mut at = 0;
-        while at < self.filling.len() {
-            let number = self.filling[at];
+        while let Some(&number) = self.filling.get(at) {
+            let oldest = self.slabs[self.filling[0] as usize].batch.epoch;
             let slab = &mut self.slabs[number as usize];
-            let in_turn = !self.settings.ordered || slab.order == making.next;
-            if !slab.is_complete() {
-                if self.settings.ordered {
-                    break;
-                }
-                at += 1;
-                continue;
+            if slab.batch.epoch != oldest {
+                return;
             }
-            debug_assert!(in_turn, "slabs are filled in the order of their batches");
-            self.filling.remove(at);
-            making.next += 1;
-            let (batch, span, result) = slab.hold();
-            self.actions.push(Action::Deliver { slab: number, generation: slab.generation, batch, span, result });
+            if slab.is_complete() {
+                self.filling.remove(at);
+                let (batch, span, result) = slab.hold();
+                let generation = slab.generation;
+                self.actions.push(Action::Deliver { slab: number, generation, batch, span, result });
+            } else if self.settings.ordered {
+                return;
+            } else {
+                at += 1;
+            }
         }
     }
 

@@ -51,8 +51,6 @@ pub(super) struct Slab {
     pub generation: u32,
     pub batch: BatchId,
     pub span: BatchSpan,
-    /// The batch's place in the order of delivery.
-    pub order: u64,
     /// Slots to issue. Ranges are never joined, so that a suspect sample stays alone.
     pub todo: VecDeque<Range<u32>>,
     /// Slots with workers.
@@ -68,7 +66,6 @@ impl Default for Slab {
             generation: BEFORE_FIRST,
             batch: BatchId::default(),
             span: BatchSpan::default(),
-            order: 0,
             todo: VecDeque::new(),
             leased: 0,
             failure: None,
@@ -78,11 +75,11 @@ impl Default for Slab {
 
 impl Slab {
     /// Takes a batch.
-    pub(super) fn assign(&mut self, batch: BatchId, order: u64, span: BatchSpan) {
+    pub(super) fn assign(&mut self, batch: BatchId, span: BatchSpan) {
         debug_assert!(self.state == State::Free && self.leased == 0);
         self.state = State::Filling;
         self.generation = self.generation.wrapping_add(1);
-        (self.batch, self.order, self.span) = (batch, order, span);
+        (self.batch, self.span) = (batch, span);
         self.failure = None;
         self.todo.clear();
         self.todo.push_back(0..span.len);

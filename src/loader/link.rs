@@ -1,0 +1,220 @@
+//! What joins the consumer to the supervisor's thread: commands one way, deliveries the other.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
+
+use super::supervisor::{BatchId, Course};
+use crate::error::{Error, ErrorKind, Result};
+use crate::sampler::BatchSpan;
+use crate::slab::View;
+use crate::stats::Stats;
+use crate::sync::prim::{AtomicU64, Ordering};
+use crate::sys::doorbell::Doorbell;
+use crate::worker::Control;
+
+/// How often a waiting consumer looks whether anything will still come.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// What the consumer's side asks for.
+pub(super) enum Command {
+    /// Make these batches, and send them there.
+    Start(Course, Sender<Delivery>),
+    /// Stop making them.
+    Cancel { run: u64 },
+    /// A slab is free again.
+    Return { slab: u32, generation: u32, lists: Lists },
+    /// End everything.
+    Close,
+}
+
+/// The host's own lists about a batch; they travel with it and come back, so that they are allocated once.
+#[derive(Debug, Default)]
+pub(super) struct Lists {
+    /// The data set index of each slot.
+    pub indices: Vec<u64>,
+    /// Whether each slot holds a sample of its own.
+    pub valid: Vec<bool>,
+}
+
+/// The way to the supervisor's thread.
+#[derive(Clone)]
+pub(super) struct Door {
+    commands: Sender<Command>,
+    control: Control,
+    bell: Arc<Doorbell>,
+}
+
+impl Door {
+    pub(super) fn new(commands: Sender<Command>, control: Control, bell: Arc<Doorbell>) -> Self {
+        Door { commands, control, bell }
+    }
+
+    /// Sends a command, and wakes the thread if it sleeps. A thread that has ended needs none.
+    pub(super) fn send(&self, command: Command) {
+        if self.commands.send(command).is_ok() && self.control.host.sleeper.is_sleeping() {
+            self.bell.ring();
+        }
+    }
+}
+
+/// One batch on its way to the consumer, or the error in its place.
+pub(super) struct Delivery {
+    pub batch: BatchId,
+    pub span: BatchSpan,
+    pub slab: Held,
+    pub result: Result<()>,
+}
+
+/// A slab outside the supervisor's hands. Dropping it gives the slab back.
+pub(super) struct Held {
+    pub view: View,
+    pub lists: Lists,
+    slab: u32,
+    generation: u32,
+    door: Door,
+    shared: Arc<Shared>,
+    counted: bool,
+}
+
+impl Held {
+    pub(super) fn new(
+        view: View,
+        lists: Lists,
+        (slab, generation): (u32, u32),
+        door: Door,
+        shared: Arc<Shared>,
+    ) -> Self {
+        Held { view, lists, slab, generation, door, shared, counted: false }
+    }
+
+    /// Counts it as kept by the consumer until it is dropped.
+    fn count(&mut self) {
+        if !std::mem::replace(&mut self.counted, true) {
+            self.shared.kept.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if self.counted {
+            self.shared.kept.fetch_sub(1, Ordering::Relaxed);
+        }
+        let lists = std::mem::take(&mut self.lists);
+        self.door.send(Command::Return { slab: self.slab, generation: self.generation, lists });
+    }
+}
+
+/// What both sides look at.
+#[derive(Debug, Default)]
+pub(super) struct Shared {
+    /// Batches that the consumer keeps.
+    kept: AtomicU64,
+    /// Slabs that there are.
+    slabs: AtomicU64,
+    stats: Mutex<Stats>,
+    fatal: Mutex<Option<Fatal>>,
+}
+
+/// An error that ends the loader, kept so that every later call can say it again.
+#[derive(Clone, Debug)]
+struct Fatal {
+    kind: ErrorKind,
+    message: String,
+    remedy: Option<String>,
+}
+
+impl Shared {
+    pub(super) fn set_slabs(&self, slabs: usize) {
+        self.slabs.store(slabs as u64, Ordering::Relaxed);
+    }
+
+    pub(super) fn stats<R>(&self, change: impl FnOnce(&mut Stats) -> R) -> R {
+        change(&mut self.stats.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Sets the error that ends the loader; the first one stays.
+    pub(super) fn fail(&self, error: &Error) {
+        let fatal = Fatal {
+            kind: error.kind(),
+            message: error.message().to_owned(),
+            remedy: error.remedy().map(str::to_owned),
+        };
+        self.fatal.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(fatal);
+    }
+
+    /// Returns the error that has ended the loader.
+    pub(super) fn fatal(&self) -> Option<Error> {
+        let fatal = self.fatal.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
+        let error = Error::new(fatal.kind, fatal.message);
+        Some(match fatal.remedy {
+            Some(remedy) => error.with_remedy(remedy),
+            None => error,
+        })
+    }
+}
+
+/// The consumer's end of one course. Dropping it ends the course.
+#[derive(Debug)]
+pub(super) struct Outlet {
+    run: u64,
+    deliveries: Receiver<Delivery>,
+    door: Door,
+    shared: Arc<Shared>,
+    hold_timeout: Duration,
+}
+
+impl Outlet {
+    /// Has a course made, and returns where its batches come out.
+    pub(super) fn open(course: Course, door: &Door, shared: &Arc<Shared>, hold_timeout: Duration) -> Self {
+        // Each delivery has a slab of its own, so there are never more of them than slabs: sending never blocks.
+        let (sender, deliveries) = crossbeam_channel::unbounded();
+        let run = course.run;
+        door.send(Command::Start(course, sender));
+        Outlet { run, deliveries, door: door.clone(), shared: Arc::clone(shared), hold_timeout }
+    }
+
+    /// Waits for the next batch.
+    ///
+    /// # Errors
+    /// The error that has ended the loader; [`ErrorKind::Timeout`] when the consumer keeps every slab.
+    pub(super) fn next(&self) -> Result<Delivery> {
+        let started = Instant::now();
+        let result = loop {
+            match self.deliveries.recv_timeout(LOOK) {
+                Ok(mut delivery) => {
+                    delivery.slab.count();
+                    break Ok(delivery);
+                }
+                Err(RecvTimeoutError::Disconnected) => {
+                    let closed = || Error::new(ErrorKind::Closed, "the loader was dropped");
+                    break Err(self.shared.fatal().unwrap_or_else(closed));
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+            let (kept, slabs) =
+                (self.shared.kept.load(Ordering::Relaxed), self.shared.slabs.load(Ordering::Relaxed));
+            if slabs > 0 && kept >= slabs && started.elapsed() >= self.hold_timeout {
+                let seconds = self.hold_timeout.as_secs_f64();
+                break Err(Error::new(
+                    ErrorKind::Timeout,
+                    format!("the consumer has kept {kept} batches of {slabs} slabs for {seconds:.1} s, so none can be filled"),
+                )
+                .with_remedy(format!("drop batches sooner, copy what must stay, or build with .hold({})", kept + 1)));
+            }
+        };
+        self.shared.stats(|stats| {
+            stats.consumer_wait += started.elapsed();
+            stats.batches += u64::from(result.is_ok());
+        });
+        result
+    }
+}
+
+impl Drop for Outlet {
+    fn drop(&mut self) {
+        self.door.send(Command::Cancel { run: self.run });
+    }
+}
