@@ -67,6 +67,8 @@ pub mod transform;
 mod worker;
 
 pub use error::{Error, ErrorKind, Result};
+#[cfg(not(all(test, loom)))]
+pub use sys::shared::Shared;
 pub use tensor::{DType, Element, Layout};
 
 #[cfg(not(all(test, loom)))]

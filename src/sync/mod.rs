@@ -6,3 +6,6 @@
 pub mod prim;
 pub mod ring;
 pub mod sleep;
+
+#[cfg(all(test, loom))]
+mod explore;

@@ -2,8 +2,6 @@
 //!
 //! Every other file takes them from here, so that nothing lock-free escapes the model unseen.
 
-#![allow(clippy::disallowed_types)] // the one door to them
-
 #[cfg(all(test, loom))]
 pub use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 #[cfg(not(all(test, loom)))]

@@ -178,3 +178,283 @@ impl<const W: usize, const N: usize, M: Deref<Target = Ring<W, N>>> Consumer<M> 
         Ok(Some(message))
     }
 }
+
+#[cfg(test)]
+impl<const W: usize, const N: usize> Ring<W, N> {
+    /// Creates an empty ring whose both sides have counted up to `start`, and its sides.
+    fn started<M>(start: u32, share: impl FnOnce(Self) -> (M, M)) -> (Producer<M>, Consumer<M>) {
+        let ring = Ring::new();
+        ring.tail.index.store(start, Ordering::Relaxed);
+        ring.head.index.store(start, Ordering::Relaxed);
+        let (a, b) = share(ring);
+        (Producer { memory: a, tail: start, head: start }, Consumer { memory: b, head: start, tail: start })
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::collections::VecDeque;
+    use std::sync::Arc;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn shared<T>(value: T) -> (Arc<T>, Arc<T>) {
+        let value = Arc::new(value);
+        (Arc::clone(&value), value)
+    }
+
+    #[test]
+    fn zero_bytes_are_the_empty_ring() {
+        let ring = Ring::<3, 4>::new();
+        assert_eq!(ring.tail.index.load(Ordering::Relaxed), 0);
+        assert_eq!(size_of::<Ring<3, 4>>(), 128 + 128 + 128);
+        assert_eq!(align_of::<Ring<3, 4>>(), 128);
+        assert_eq!(Consumer::new(&ring).try_pop(), Ok(None));
+    }
+
+    #[test]
+    fn a_full_ring_takes_no_more_and_loses_nothing() {
+        let ring = Ring::<1, 4>::new();
+        let mut producer = Producer::new(&ring);
+        let mut consumer = Consumer::new(&ring);
+        for i in 0..4 {
+            assert_eq!(producer.free(), Ok(4 - i as usize));
+            producer.try_push(&[i]).unwrap();
+        }
+        assert_eq!(producer.try_push(&[9]), Err(PushError::Full));
+        assert_eq!(producer.len(), Ok(4));
+        assert_eq!(consumer.try_pop(), Ok(Some([0])));
+        producer.try_push(&[4]).unwrap();
+        assert_eq!(
+            (0..5).map(|_| consumer.try_pop().unwrap()).collect::<Vec<_>>(),
+            [Some([1]), Some([2]), Some([3]), Some([4]), None]
+        );
+    }
+
+    #[test]
+    fn an_impossible_count_of_the_peer_is_noticed_and_changes_nothing() {
+        let ring = Ring::<1, 4>::new();
+        let mut producer = Producer::new(&ring);
+        let mut consumer = Consumer::new(&ring);
+        for bad in [1, 5, u32::MAX, 1 << 31] {
+            ring.head.index.store(bad, Ordering::Relaxed);
+            assert_eq!(producer.len(), Err(PushError::Corrupt), "{bad}");
+        }
+        for bad in [5, u32::MAX, 1 << 31] {
+            ring.tail.index.store(bad, Ordering::Relaxed);
+            assert_eq!(consumer.try_pop(), Err(Corrupt), "{bad}");
+        }
+        ring.head.index.store(0, Ordering::Relaxed);
+        producer.try_push(&[7]).unwrap();
+        assert_eq!(consumer.try_pop(), Ok(Some([7])));
+    }
+
+    #[test]
+    fn a_count_that_goes_back_is_noticed() {
+        let ring = Ring::<1, 4>::new();
+        let mut producer = Producer::new(&ring);
+        let mut consumer = Consumer::new(&ring);
+        for i in 0..3 {
+            producer.try_push(&[i]).unwrap();
+            consumer.try_pop().unwrap();
+        }
+        assert_eq!(producer.len(), Ok(0));
+        ring.head.index.store(2, Ordering::Relaxed);
+        assert_eq!(producer.len(), Err(PushError::Corrupt));
+    }
+
+    #[test]
+    fn two_threads_see_every_message_once_in_order_across_the_wrap() {
+        const COUNT: u64 = 200_000;
+        let (mut producer, mut consumer) = Ring::<2, 8>::started(u32::MAX - 1000, shared);
+        let pushing = std::thread::spawn(move || {
+            for i in 0..COUNT {
+                while producer.try_push(&[i, !i]) == Err(PushError::Full) {
+                    std::thread::yield_now();
+                }
+            }
+        });
+        for i in 0..COUNT {
+            let message = loop {
+                match consumer.try_pop().unwrap() {
+                    Some(message) => break message,
+                    None => std::thread::yield_now(),
+                }
+            };
+            assert_eq!(message, [i, !i]);
+        }
+        pushing.join().unwrap();
+        assert_eq!(consumer.try_pop(), Ok(None));
+    }
+
+    proptest! {
+        #[test]
+        fn it_behaves_as_a_bounded_queue(start: u32, pushes in proptest::collection::vec(any::<bool>(), 0..200)) {
+            let (mut producer, mut consumer) = Ring::<1, 4>::started(start, shared);
+            let mut model = VecDeque::new();
+            for (i, push) in pushes.into_iter().enumerate() {
+                if push {
+                    let pushed = producer.try_push(&[i as u64]);
+                    prop_assert_eq!(pushed.is_ok(), model.len() < 4);
+                    if pushed.is_ok() {
+                        model.push_back([i as u64]);
+                    }
+                } else {
+                    prop_assert_eq!(consumer.try_pop().unwrap(), model.pop_front());
+                }
+                prop_assert_eq!(producer.len().unwrap(), model.len());
+            }
+        }
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use loom::sync::Arc;
+    use loom::thread;
+
+    use super::*;
+    use crate::sync::explore::explore;
+
+    fn shared<T>(value: T) -> (Arc<T>, Arc<T>) {
+        let value = Arc::new(value);
+        (Arc::clone(&value), value)
+    }
+
+    /// A message whose words belong together, so that a torn or stale one is seen.
+    fn message(i: u64) -> [u64; 2] {
+        [i + 1, !(i + 1)]
+    }
+
+    fn pop<const N: usize>(consumer: &mut Consumer<Arc<Ring<2, N>>>) -> [u64; 2] {
+        loop {
+            match consumer.try_pop().unwrap() {
+                Some(message) => return message,
+                None => thread::yield_now(),
+            }
+        }
+    }
+
+    #[test]
+    fn an_empty_ring_gives_nothing_or_the_whole_message() {
+        explore("empty", || {
+            let (mut producer, mut consumer) = Ring::<2, 2>::started(0, shared);
+            let pushing = thread::spawn(move || producer.try_push(&message(0)).unwrap());
+            let early = consumer.try_pop().unwrap();
+            pushing.join().unwrap();
+            let late = consumer.try_pop().unwrap();
+            assert_eq!(early.or(late), Some(message(0)));
+            assert!(early.is_none() || late.is_none());
+        });
+    }
+
+    #[test]
+    fn a_full_ring_refuses_until_the_slot_was_read() {
+        explore("full", || {
+            let (mut producer, mut consumer) = Ring::<2, 1>::started(0, shared);
+            producer.try_push(&message(0)).unwrap();
+            let popping = thread::spawn(move || {
+                let first = consumer.try_pop().unwrap();
+                (first, consumer)
+            });
+            let refused = producer.try_push(&message(1)) == Err(PushError::Full);
+            let (first, mut consumer) = popping.join().unwrap();
+            assert_eq!(first, Some(message(0)));
+            if refused {
+                assert_eq!(producer.len(), Ok(0));
+                producer.try_push(&message(1)).unwrap();
+            }
+            assert_eq!(consumer.try_pop(), Ok(Some(message(1))));
+        });
+    }
+
+    #[test]
+    fn order_is_kept_where_slots_and_counts_wrap_around() {
+        explore("wrap-around", || {
+            let (mut producer, mut consumer) = Ring::<2, 2>::started(u32::MAX - 1, shared);
+            let pushing = thread::spawn(move || {
+                for i in 0..3 {
+                    while producer.try_push(&message(i)) == Err(PushError::Full) {
+                        thread::yield_now();
+                    }
+                }
+            });
+            for i in 0..3 {
+                assert_eq!(pop(&mut consumer), message(i));
+            }
+            pushing.join().unwrap();
+            assert_eq!(consumer.try_pop(), Ok(None));
+        });
+    }
+
+    /// Pushes as `try_push` does, but dies after `steps` of its stores.
+    fn push_and_die(ring: &Ring<2, 2>, tail: u32, message: [u64; 2], steps: usize) {
+        for word in 0..steps.min(2) {
+            ring.slot(tail)[word].store(message[word], Ordering::Relaxed);
+        }
+        if steps > 2 {
+            ring.tail.index.store(tail + 1, Ordering::Release);
+        }
+    }
+
+    #[test]
+    fn a_producer_that_dies_after_any_step_leaves_whole_messages_only() {
+        for steps in 0..=3 {
+            explore(["producer dies at 0", "at 1", "at 2", "at 3"][steps], move || {
+                let (mut producer, mut consumer) = Ring::<2, 2>::started(0, shared);
+                let ring = Arc::clone(&consumer.memory);
+                let dying = thread::spawn(move || {
+                    producer.try_push(&message(0)).unwrap();
+                    push_and_die(&producer.memory, 1, message(1), steps);
+                });
+                let mut seen: Vec<_> = consumer.try_pop().unwrap().into_iter().collect();
+                dying.join().unwrap();
+                while let Some(message) = consumer.try_pop().unwrap() {
+                    seen.push(message);
+                }
+                let expected: &[_] = if steps == 3 { &[message(0), message(1)] } else { &[message(0)] };
+                assert_eq!(seen, expected);
+                succeed(ring);
+            });
+        }
+    }
+
+    #[test]
+    fn a_consumer_that_dies_after_any_step_frees_read_slots_only() {
+        for steps in 0..=3 {
+            explore(["consumer dies at 0", "at 1", "at 2", "at 3"][steps], move || {
+                let (mut producer, consumer) = Ring::<2, 2>::started(0, shared);
+                producer.try_push(&message(0)).unwrap();
+                producer.try_push(&message(1)).unwrap();
+                let ring = Arc::clone(&consumer.memory);
+                let dying = thread::spawn(move || {
+                    let ring = consumer.memory;
+                    assert_eq!(ring.tail.index.load(Ordering::Acquire), 2);
+                    for word in 0..steps.min(2) {
+                        assert_eq!(ring.slot(0)[word].load(Ordering::Relaxed), message(0)[word]);
+                    }
+                    if steps > 2 {
+                        ring.head.index.store(1, Ordering::Release);
+                    }
+                });
+                let early = producer.try_push(&message(2));
+                dying.join().unwrap();
+                let late = producer.try_push(&message(2));
+                assert_eq!(early.is_ok() || late.is_ok(), steps == 3);
+                succeed(ring);
+            });
+        }
+    }
+
+    /// The successor of a dead side starts on the ring made new, with a new peer.
+    fn succeed(ring: Arc<Ring<2, 2>>) {
+        ring.reset();
+        let mut producer = Producer::new(Arc::clone(&ring));
+        let mut consumer = Consumer::new(ring);
+        let pushing = thread::spawn(move || producer.try_push(&message(7)).unwrap());
+        assert_eq!(pop(&mut consumer), message(7));
+        pushing.join().unwrap();
+    }
+}

@@ -131,3 +131,99 @@ pub fn recv(socket: BorrowedFd<'_>, buffer: &mut [u8], fds: &mut Vec<OwnedFd>) -
     }
     Ok(message.bytes)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+
+    use rustix::process::{Resource, getrlimit, setrlimit};
+
+    use super::*;
+    use crate::sys::doorbell::Doorbell;
+
+    #[test]
+    fn descriptors_arrive_with_their_bytes_and_close_on_exec() {
+        let (here, there) = pair().unwrap();
+        let bell = Doorbell::new().unwrap();
+        send(here.as_fd(), b"bell", &[bell.as_fd()]).unwrap();
+        let (mut buffer, mut fds) = ([0; 16], Vec::new());
+        assert_eq!(recv(there.as_fd(), &mut buffer, &mut fds).unwrap(), 4);
+        assert_eq!((&buffer[..4], fds.len()), (&b"bell"[..], 1));
+        let flags = rustix::io::fcntl_getfd(&fds[0]).unwrap();
+        assert!(flags.contains(rustix::io::FdFlags::CLOEXEC));
+        Doorbell::from_fd(fds.remove(0)).ring();
+        assert!(poll::wait(&[bell.as_fd()], None).unwrap().any());
+    }
+
+    #[test]
+    fn as_many_as_the_kernel_carries_and_no_more() {
+        let (here, there) = pair().unwrap();
+        let bell = Doorbell::new().unwrap();
+        send(here.as_fd(), b"x", &[bell.as_fd(); MAX_FDS]).unwrap();
+        let mut fds = Vec::new();
+        assert_eq!(recv(there.as_fd(), &mut [0; 1], &mut fds).unwrap(), 1);
+        assert_eq!(fds.len(), MAX_FDS);
+        let error = send(here.as_fd(), b"x", &[bell.as_fd(); MAX_FDS + 1]).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Limit);
+        assert!(send(here.as_fd(), b"", &[bell.as_fd()]).is_err());
+    }
+
+    #[test]
+    fn a_message_larger_than_the_socket_arrives_whole() {
+        let (here, there) = pair().unwrap();
+        let bytes: Vec<u8> = (0..3_000_000_u32).map(|i| i as u8).collect();
+        let expected = bytes.clone();
+        let sending = std::thread::spawn(move || send(here.as_fd(), &bytes, &[]));
+        let (mut buffer, mut received) = (vec![0; 100_000], Vec::new());
+        loop {
+            let got = recv(there.as_fd(), &mut buffer, &mut Vec::new()).unwrap();
+            if got == 0 {
+                break;
+            }
+            received.extend_from_slice(&buffer[..got]);
+        }
+        sending.join().unwrap().unwrap();
+        assert!(received == expected);
+    }
+
+    #[test]
+    fn a_gone_peer_is_the_end_for_one_side_and_closed_for_the_other() {
+        let (here, there) = pair().unwrap();
+        send(there.as_fd(), b"unread", &[]).unwrap();
+        drop(there);
+        assert_eq!(send(here.as_fd(), b"x", &[]).unwrap_err().kind(), ErrorKind::Closed);
+        let mut buffer = [0; 16];
+        assert_eq!(recv(here.as_fd(), &mut buffer, &mut Vec::new()).unwrap(), 6);
+        assert_eq!(recv(here.as_fd(), &mut buffer, &mut Vec::new()).unwrap(), 0);
+    }
+
+    /// Changes a limit of the whole process, so it runs in a process of its own: see the test below.
+    #[test]
+    #[ignore = "started by lost_descriptors_are_an_error_that_names_the_limit"]
+    fn receive_at_the_limit() {
+        let (here, there) = pair().unwrap();
+        let bell = Doorbell::new().unwrap();
+        send(here.as_fd(), b"x", &[bell.as_fd(); 100]).unwrap();
+        send(here.as_fd(), b"y", &[bell.as_fd(); 2]).unwrap();
+        let before = getrlimit(Resource::Nofile);
+        let open = crate::sys::limits::open_descriptors().unwrap() as u64;
+        setrlimit(Resource::Nofile, rustix::process::Rlimit { current: Some(open + 20), ..before }).unwrap();
+        let mut fds = Vec::new();
+        let error = recv(there.as_fd(), &mut [0; 1], &mut fds).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Limit);
+        assert!(error.to_string().contains("RLIMIT_NOFILE"), "{error}");
+        assert!(fds.is_empty());
+        assert_eq!(recv(there.as_fd(), &mut [0; 1], &mut fds).unwrap(), 1);
+        assert_eq!(fds.len(), 2, "those that came partly were closed again");
+    }
+
+    #[test]
+    fn lost_descriptors_are_an_error_that_names_the_limit() {
+        let alone = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--ignored", "--exact", "sys::fdpass::tests::receive_at_the_limit"])
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&alone.stdout);
+        assert!(alone.status.success() && text.contains("1 passed"), "{text}");
+    }
+}

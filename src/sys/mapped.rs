@@ -177,3 +177,73 @@ fn locate<T>(mapping: &Mapping, offset: usize, len: usize) -> Result<NonNull<T>>
         )),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sync::prim::Ordering;
+    use crate::sync::ring::{Consumer, Producer};
+    use crate::sys::segment::{Access, Backing, Segment};
+
+    shareable_struct! {
+        /// As a worker's control block will be.
+        struct Block {
+            version: AtomicU32,
+            counts: [AtomicU64; 4],
+            ring: Ring<2, 8>,
+            sleeper: Sleeper,
+        }
+    }
+
+    fn private(bytes: usize) -> Arc<Mapping> {
+        Arc::new(Mapping::private(bytes).unwrap())
+    }
+
+    #[test]
+    fn what_reaches_past_the_end_or_is_not_aligned_is_refused() {
+        let mapping = private(8192);
+        for offset in [8192, 8188, 8185, usize::MAX, 4, 1] {
+            assert!(Mapped::<AtomicU64>::new(Arc::clone(&mapping), offset).is_err(), "{offset}");
+        }
+        assert!(Mapped::<AtomicU64>::new(Arc::clone(&mapping), 8184).is_ok());
+        assert!(Mapped::<Ring<1, 2>>::new(Arc::clone(&mapping), 64).is_err());
+        for (offset, len) in [(0, 1025), (8, 1024), (0, usize::MAX), (usize::MAX - 7, 1)] {
+            assert!(
+                MappedSlice::<AtomicU64>::new(Arc::clone(&mapping), offset, len).is_err(),
+                "{offset} {len}"
+            );
+        }
+        assert_eq!(MappedSlice::<AtomicU64>::new(Arc::clone(&mapping), 8, 1023).unwrap().len(), 1023);
+        assert!(MappedSlice::<AtomicU64>::new(mapping, 8192, 0).unwrap().is_empty());
+    }
+
+    #[test]
+    fn two_maps_of_a_segment_are_one_memory() {
+        let segment = Segment::create(&Backing::Memfd, "mapped", 8192, &mut |_| Ok(())).unwrap();
+        let map = |access| Arc::new(segment.map(access, true).unwrap());
+        let here = MappedSlice::<AtomicU64>::new(map(Access::ReadWrite), 4096, 512).unwrap();
+        let there = MappedSlice::<AtomicU64>::new(map(Access::ReadOnly), 4096, 512).unwrap();
+        here.clone()[511].store(77, Ordering::Relaxed);
+        assert_eq!(there[511].load(Ordering::Relaxed), 77);
+        assert_eq!(there[0].load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn parts_keep_the_memory_alive_and_a_ring_works_in_it() {
+        let segment = Segment::create(&Backing::Memfd, "ring", size_of::<Block>(), &mut |_| Ok(())).unwrap();
+        let map = || Arc::new(segment.map(Access::ReadWrite, false).unwrap());
+        let (here, there) =
+            (Mapped::<Block>::new(map(), 0).unwrap(), Mapped::<Block>::new(map(), 0).unwrap());
+        here.version.store(3, Ordering::Relaxed);
+        here.counts[2].store(9, Ordering::Relaxed);
+        assert_eq!((there.version.load(Ordering::Relaxed), there.counts[2].load(Ordering::Relaxed)), (3, 9));
+        let mut producer = Producer::new(here.project(|block| &block.ring));
+        let mut consumer = Consumer::new(there.project(|block| &block.ring));
+        let sleeper = there.project(|block| &block.sleeper);
+        drop((segment, there));
+        std::thread::spawn(move || producer.try_push(&[1, 2]).unwrap()).join().unwrap();
+        assert_eq!(consumer.try_pop().unwrap(), Some([1, 2]));
+        sleeper.announce();
+        assert!(here.sleeper.must_wake());
+    }
+}

@@ -34,6 +34,9 @@ impl Mapping {
     /// # Errors
     /// [`ErrorKind::Limit`] when the address space or the memory for it cannot be had, or `bytes` is 0.
     pub fn private(bytes: usize) -> Result<Mapping> {
+        if bytes == 0 {
+            return Err(Error::new(ErrorKind::Limit, "a map of 0 bytes"));
+        }
         let map = MmapOptions::new().len(bytes).map_anon().map_err(|source| {
             Error::new(ErrorKind::Limit, format!("map {bytes} bytes of private memory: {source}"))
                 .with_source(source)

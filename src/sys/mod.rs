@@ -4,6 +4,7 @@
 // `pub` in here means: for the rooms above. `lib.rs` alone decides what users see.
 #![allow(unreachable_pub)]
 
+mod cgroup;
 pub mod doorbell;
 pub mod environment;
 pub mod fdpass;
@@ -13,4 +14,5 @@ pub mod mapping;
 pub mod poll;
 pub mod process;
 pub mod segment;
+pub mod shared;
 pub mod signals;

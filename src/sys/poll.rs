@@ -80,7 +80,7 @@ fn until<T>(
             Ok(None) | Err(Errno::INTR) => {}
             other => return other,
         }
-        left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now())).or(timeout);
         if left == Some(Duration::ZERO) {
             return Ok(None);
         }
@@ -146,5 +146,78 @@ impl Epoll {
 impl AsFd for Epoll {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::doorbell::Doorbell;
+    use crate::sys::fdpass;
+
+    const SHORT: Duration = Duration::from_millis(20);
+
+    #[test]
+    fn the_ready_ones_are_named() {
+        let bells: Vec<_> = (0..3).map(|_| Doorbell::new().unwrap()).collect();
+        let fds: Vec<_> = bells.iter().map(AsFd::as_fd).collect();
+        bells[0].ring();
+        bells[2].ring();
+        let ready = wait(&fds, None).unwrap();
+        assert!(ready.is(0) && !ready.is(1) && ready.is(2) && !ready.is(3) && !ready.is(40));
+    }
+
+    #[test]
+    fn a_wait_without_news_takes_its_time() {
+        let bell = Doorbell::new().unwrap();
+        for fds in [&[bell.as_fd()][..], &[]] {
+            let start = Instant::now();
+            assert!(!wait(fds, Some(SHORT)).unwrap().any());
+            assert!(start.elapsed() >= SHORT);
+        }
+    }
+
+    #[test]
+    fn a_closed_peer_counts_as_ready() {
+        let (here, there) = fdpass::pair().unwrap();
+        drop(there);
+        assert!(wait(&[here.as_fd()], None).unwrap().any());
+    }
+
+    #[test]
+    fn epoll_names_tokens_until_they_are_served_or_removed() {
+        let (epoll, a, b) = (Epoll::new().unwrap(), Doorbell::new().unwrap(), Doorbell::new().unwrap());
+        epoll.add(a.as_fd(), u64::MAX).unwrap();
+        epoll.add(b.as_fd(), 7).unwrap();
+        assert!(epoll.add(b.as_fd(), 8).is_err());
+        let mut tokens = vec![99];
+        epoll.wait(&mut tokens, Some(SHORT)).unwrap();
+        assert!(tokens.is_empty());
+        a.ring();
+        b.ring();
+        for _ in 0..2 {
+            epoll.wait(&mut tokens, None).unwrap();
+            tokens.sort_unstable();
+            assert_eq!(tokens, [7, u64::MAX]);
+        }
+        a.clear();
+        epoll.wait(&mut tokens, None).unwrap();
+        assert_eq!(tokens, [7]);
+        epoll.remove(b.as_fd()).unwrap();
+        epoll.wait(&mut tokens, Some(SHORT)).unwrap();
+        assert!(tokens.is_empty());
+        assert!(epoll.remove(b.as_fd()).is_err());
+    }
+
+    #[test]
+    fn waits_without_end_are_asked_for_in_pieces() {
+        let mut asked = Vec::new();
+        let answer = until(Some(Duration::MAX), |limit| {
+            asked.push(limit.unwrap().tv_sec);
+            Ok((asked.len() == 3).then_some(5))
+        });
+        assert_eq!((answer, asked), (Ok(Some(5)), vec![86_400; 3]));
+        let answer = until(None, |limit| if limit.is_none() { Ok(Some(1)) } else { Err(Errno::INVAL) });
+        assert_eq!(answer, Ok(Some(1)));
     }
 }

@@ -441,3 +441,206 @@ pub fn thread_count() -> Result<usize> {
         std::fs::read_dir("/proc/self/task").map_err(|source| Error::io("read /proc/self/task", source))?;
     Ok(tasks.count())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+
+    use super::*;
+    use crate::sys::fdpass;
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    /// Starts a shell on a script and returns it with the other end of its standard input.
+    fn shell(script: &str, env: &[(&str, &str)]) -> (Child, std::os::unix::net::UnixStream) {
+        let (here, there) = fdpass::pair().unwrap();
+        let exe = Executable::open(Path::new("/bin/sh")).unwrap();
+        let child = spawn(&exe, &["-c".into(), script.into()], env, there.as_fd()).unwrap();
+        (child, here)
+    }
+
+    fn exit_of(script: &str) -> Exit {
+        shell(script, &[]).0.reap_timeout(LONG).unwrap().unwrap()
+    }
+
+    #[test]
+    fn exits_are_told_apart_and_said_in_words() {
+        assert_eq!(exit_of("exit 0"), Exit::Code(0));
+        assert_eq!(exit_of("exit 3").to_string(), "exited with code 3");
+        assert_eq!(exit_of("kill -9 $$"), Exit::Signal { number: 9, core: false });
+        assert_eq!(exit_of("kill -9 $$").to_string(), "killed by SIGKILL");
+        assert_eq!(Exit::Signal { number: 11, core: true }.to_string(), "killed by SIGSEGV (core dumped)");
+        assert_eq!(Exit::Signal { number: 40, core: false }.to_string(), "killed by signal 40");
+    }
+
+    #[test]
+    fn a_program_that_is_gone_from_its_path_still_starts() {
+        let directory = tempfile::tempdir().unwrap();
+        let copy = directory.path().join("true");
+        std::fs::copy("/bin/true", &copy).unwrap();
+        let exe = Executable::open(&copy).unwrap();
+        std::fs::remove_file(&copy).unwrap();
+        let (_here, there) = fdpass::pair().unwrap();
+        let mut child = spawn(&exe, &[], &[], there.as_fd()).unwrap();
+        assert_eq!(child.reap_timeout(LONG).unwrap(), Some(Exit::Code(0)));
+        assert!(Executable::open(&copy).is_err());
+        assert!(Executable::current().is_ok());
+    }
+
+    #[test]
+    fn what_cannot_be_executed_is_an_error_of_spawn() {
+        let exe = Executable::open(Path::new("/etc/passwd")).unwrap();
+        let (_here, there) = fdpass::pair().unwrap();
+        assert_eq!(spawn(&exe, &[], &[], there.as_fd()).unwrap_err().kind(), ErrorKind::Io);
+        let zero = OsString::from("a\0b");
+        assert_eq!(spawn(&exe, &[zero], &[], there.as_fd()).unwrap_err().kind(), ErrorKind::Config);
+    }
+
+    #[test]
+    fn the_socket_is_standard_input_and_variables_are_set() {
+        let (mut child, mut here) =
+            shell("read line; echo \"$line $FOREBAY_X $PATH\" >&0", &[("FOREBAY_X", "7")]);
+        here.write_all(b"hello\n").unwrap();
+        let mut text = String::new();
+        here.read_to_string(&mut text).unwrap();
+        assert_eq!(text, format!("hello 7 {}\n", std::env::var("PATH").unwrap()));
+        assert_eq!(child.reap_timeout(LONG).unwrap(), Some(Exit::Code(0)));
+    }
+
+    #[test]
+    fn output_goes_to_standard_error_and_our_descriptors_are_not_inherited() {
+        let segment = crate::sys::segment::Segment::create(
+            &crate::sys::segment::Backing::Memfd,
+            "kept",
+            4096,
+            &mut |_| Ok(()),
+        )
+        .unwrap();
+        let fd = segment.as_fd().as_raw_fd();
+        let script =
+            format!("[ /proc/$$/fd/1 -ef /proc/$$/fd/2 ] && readlink /proc/$$/fd/{fd} >&0; echo end >&0");
+        let (mut child, mut here) = shell(&script, &[]);
+        let mut text = String::new();
+        here.read_to_string(&mut text).unwrap();
+        assert_eq!(child.reap_timeout(LONG).unwrap(), Some(Exit::Code(0)));
+        assert!(text.ends_with("end\n") && !text.contains("memfd"), "{text}");
+    }
+
+    #[test]
+    fn signals_start_unblocked_and_unignored() {
+        let _blocked = signals::Blocked::all();
+        let (mut child, _here) = shell("kill -PIPE $$; exit 5", &[]);
+        assert_eq!(child.reap_timeout(LONG).unwrap(), Some(Exit::Signal { number: 13, core: false }));
+    }
+
+    #[test]
+    fn a_kill_is_seen_on_the_pidfd_and_later_ones_do_no_harm() {
+        let (mut child, _here) = shell("read line", &[]);
+        assert_eq!(child.try_reap().unwrap(), None);
+        assert_eq!(child.reap_timeout(Duration::from_millis(10)).unwrap(), None);
+        assert!(child.id() > 1);
+        child.kill().unwrap();
+        assert!(poll::wait(&[child.pidfd()], Some(LONG)).unwrap().any());
+        assert_eq!(child.try_reap().unwrap(), Some(Exit::Signal { number: 9, core: false }));
+        child.kill().unwrap();
+        child.signal(Signal::TERM).unwrap();
+        assert_eq!(child.try_reap().unwrap(), Some(Exit::Signal { number: 9, core: false }));
+    }
+
+    #[test]
+    fn a_child_that_somebody_else_reaped_ended_in_an_unknown_way() {
+        let (mut child, _here) = shell("exit 4", &[]);
+        rustix::process::waitpid(Some(child.pid), rustix::process::WaitOptions::empty()).unwrap();
+        assert_eq!(child.reap_timeout(LONG).unwrap(), Some(Exit::Unknown));
+    }
+
+    #[test]
+    fn a_dropped_child_is_ended() {
+        let (child, mut here) = shell("read line", &[]);
+        drop(child);
+        assert_eq!(here.read(&mut [0; 1]).unwrap(), 0);
+    }
+
+    /// The worker's part of the test below, in a process of its own since it changes the whole process.
+    #[test]
+    #[ignore = "started by a_worker_belongs_to_its_host"]
+    fn be_a_worker() {
+        let parent = rustix::process::getppid().unwrap().as_raw_nonzero().get() as u32;
+        assert_eq!(bind_to_parent(parent + 1).unwrap_err().kind(), ErrorKind::Closed);
+        bind_to_parent(parent).unwrap();
+        ignore_terminal_signals();
+        for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
+            rustix::process::kill_process(rustix::process::getpid(), signal).unwrap();
+        }
+        set_name("forebay-w0");
+        assert!(thread_count().unwrap() >= 2, "libtest runs tests in threads");
+        std::io::stdin().read_exact(&mut [0; 1]).unwrap();
+    }
+
+    #[test]
+    fn a_worker_belongs_to_its_host() {
+        let (mut here, there) = fdpass::pair().unwrap();
+        let args =
+            ["--ignored", "--exact", "sys::process::tests::be_a_worker", "--nocapture"].map(OsString::from);
+        let start =
+            |stdin: BorrowedFd<'_>| spawn(&Executable::current().unwrap(), &args, &[], stdin).unwrap();
+        let mut child = start(there.as_fd());
+        here.write_all(b"x").unwrap();
+        assert_eq!(child.reap_timeout(LONG).unwrap(), Some(Exit::Code(0)));
+
+        // Its death signal follows the thread that started it.
+        let mut child = std::thread::scope(|scope| {
+            let there = &there;
+            scope
+                .spawn(move || {
+                    let child = start(there.as_fd());
+                    while std::fs::read_to_string(format!("/proc/{}/comm", child.id())).unwrap()
+                        != "forebay-w0\n"
+                        && !thread_named(child.id(), "forebay-w0")
+                    {
+                        std::thread::sleep(Duration::from_millis(5));
+                    }
+                    child
+                })
+                .join()
+                .unwrap()
+        });
+        assert_eq!(child.reap_timeout(LONG).unwrap(), Some(Exit::Signal { number: 9, core: false }));
+    }
+
+    fn thread_named(process: u32, name: &str) -> bool {
+        let threads = std::fs::read_dir(format!("/proc/{process}/task")).unwrap();
+        threads
+            .filter_map(|thread| std::fs::read_to_string(thread.ok()?.path().join("comm")).ok())
+            .any(|comm| comm.trim() == name)
+    }
+
+    /// Closes the descriptors of the whole process: see the test below.
+    #[test]
+    #[ignore = "started by all_but_the_kept_descriptors_close"]
+    fn close_descriptors() {
+        let fds: Vec<RawFd> =
+            (0..6).map(|_| crate::sys::doorbell::Doorbell::new().unwrap()).map(leak).collect();
+        close_descriptors_except(&[fds[4], fds[1], fds[4], 0, -1]).unwrap();
+        let open = |fd: RawFd| std::fs::read_link(format!("/proc/self/fd/{fd}")).is_ok();
+        let left: Vec<bool> = fds.iter().map(|&fd| open(fd)).collect();
+        assert_eq!(left, [false, true, false, false, true, false]);
+        assert!(open(0) && open(1) && open(2));
+        close_one_by_one(3, u32::MAX).unwrap();
+        assert!(!open(fds[1]) && !open(fds[4]) && open(2));
+    }
+
+    fn leak(bell: crate::sys::doorbell::Doorbell) -> RawFd {
+        let fd = bell.as_fd().as_raw_fd();
+        std::mem::forget(bell);
+        fd
+    }
+
+    #[test]
+    fn all_but_the_kept_descriptors_close() {
+        let (_here, there) = fdpass::pair().unwrap();
+        let args = ["--ignored", "--exact", "sys::process::tests::close_descriptors"].map(OsString::from);
+        let mut child = spawn(&Executable::current().unwrap(), &args, &[], there.as_fd()).unwrap();
+        assert_eq!(child.reap_timeout(LONG).unwrap(), Some(Exit::Code(0)));
+    }
+}

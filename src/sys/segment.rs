@@ -297,7 +297,7 @@ fn reserve(fd: &OwnedFd, offset: usize, len: usize) -> Result<(), Errno> {
 }
 
 fn write_zeros(fd: BorrowedFd<'_>, offset: usize, len: usize) -> Result<(), Errno> {
-    const ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+    static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
     let mut done = 0;
     while done < len {
         let now = ZEROS.len().min(len - done);
@@ -356,5 +356,165 @@ fn shortage(fd: &OwnedFd, backing: &Backing, bytes: usize, left: usize, errno: E
             (bytes >> 20) + 1
         )),
         Backing::File(directory) => error.with_path(directory),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsRawFd;
+
+    use super::*;
+
+    fn backings() -> Vec<(Backing, Option<tempfile::TempDir>)> {
+        let directory = tempfile::tempdir().unwrap();
+        let file = Backing::File(directory.path().to_path_buf());
+        vec![(Backing::Memfd, None), (Backing::Shm, None), (file, Some(directory))]
+    }
+
+    fn create(backing: &Backing, bytes: usize) -> Result<Segment> {
+        Segment::create(backing, "test", bytes, &mut |_| Ok(()))
+    }
+
+    #[test]
+    fn every_page_is_reserved_before_it_is_touched() {
+        for (backing, _directory) in backings() {
+            for bytes in [1, 4096, 4097, (3 << 20) + 5] {
+                let segment = create(&backing, bytes).unwrap();
+                assert_eq!(segment.bytes(), bytes.next_multiple_of(rustix::param::page_size()));
+                let stat = fstat(&segment.fd).unwrap();
+                assert_eq!(stat.st_size as usize, segment.bytes(), "{backing:?}");
+                assert!(stat.st_blocks as usize * 512 >= segment.bytes(), "{backing:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_of_it_has_a_name() {
+        for (backing, directory) in backings() {
+            let segment = create(&backing, 4096).unwrap();
+            if let Some(directory) = directory {
+                assert_eq!(directory.path().read_dir().unwrap().count(), 0);
+            }
+            let link = format!("/proc/self/fd/{}", segment.fd.as_raw_fd());
+            let target = std::fs::read_link(link).unwrap();
+            assert!(target.to_str().unwrap().ends_with(" (deleted)"), "{target:?}");
+            assert_eq!(segment.backing_name(), backing.name());
+        }
+    }
+
+    #[test]
+    fn the_fallback_leaves_no_name_either() {
+        let directory = tempfile::tempdir().unwrap();
+        let fd = open_and_unlink(directory.path()).unwrap();
+        assert_eq!(directory.path().read_dir().unwrap().count(), 0);
+        let stat = fstat(&fd).unwrap();
+        assert_eq!((stat.st_nlink, stat.st_mode & 0o777), (0, 0o600));
+    }
+
+    #[test]
+    fn both_maps_of_a_segment_show_the_same_bytes() {
+        for (backing, _directory) in backings() {
+            let segment = create(&backing, 10_000).unwrap();
+            let writer = segment.map(Access::ReadWrite, true).unwrap();
+            let received = Segment::from_fd(segment.fd.try_clone().unwrap(), 10_000).unwrap();
+            let reader = received.map(Access::ReadOnly, true).unwrap();
+            assert_eq!((writer.len(), reader.len()), (12_288, 10_000));
+            segment.write_at(b"abc", 9_997).unwrap();
+            assert_eq!(byte(&writer, 9_999), b'c');
+            assert_eq!(byte(&reader, 9_999), b'c');
+            assert_eq!(byte(&reader, 0), 0);
+            assert!(segment.write_at(b"abc", 12_286).is_err());
+            assert!(segment.write_at(b"abc", u64::MAX).is_err());
+        }
+    }
+
+    #[allow(unsafe_code)]
+    fn byte(mapping: &Mapping, at: usize) -> u8 {
+        assert!(at < mapping.len());
+        // SAFETY: within the live map, as asserted; a volatile read of one byte that may change at any time.
+        unsafe { mapping.as_ptr().wrapping_add(at).read_volatile() }
+    }
+
+    #[test]
+    fn a_memfd_cannot_be_resized_and_files_are_not_sealed() {
+        for (backing, _directory) in backings() {
+            let segment = create(&backing, 8192).unwrap();
+            let sealed = backing == Backing::Memfd;
+            assert_eq!(ftruncate(&segment.fd, 4096) == Err(Errno::PERM), sealed, "{backing:?}");
+            assert_eq!(ftruncate(&segment.fd, 16_384) == Err(Errno::PERM), sealed, "{backing:?}");
+            assert_eq!(segment.seal_future_write().unwrap(), sealed, "{backing:?}");
+            assert_eq!(segment.seal_all().unwrap(), sealed, "{backing:?}");
+        }
+    }
+
+    #[test]
+    fn after_the_future_write_seal_only_old_maps_can_write() {
+        let segment = create(&Backing::Memfd, 4096).unwrap();
+        let old = segment.map(Access::ReadWrite, false).unwrap();
+        assert!(segment.seal_future_write().unwrap());
+        assert!(segment.map(Access::ReadWrite, false).is_err());
+        assert!(segment.write_at(&[1], 0).is_err());
+        assert!(segment.map(Access::ReadOnly, true).is_ok());
+        assert_eq!(old.access(), Access::ReadWrite);
+        assert!(!segment.is_write_sealed());
+    }
+
+    #[test]
+    fn a_writable_map_keeps_the_last_seal_away() {
+        let segment = create(&Backing::Memfd, 4096).unwrap();
+        let map = segment.map(Access::ReadWrite, false).unwrap();
+        assert!(segment.seal_all().is_err());
+        drop(map);
+        assert!(segment.seal_all().unwrap());
+        assert!(segment.is_write_sealed());
+    }
+
+    #[test]
+    fn each_chunk_is_asked_for_and_a_refusal_ends_it() {
+        let mut asked = Vec::new();
+        let bytes = 2 * CHUNK + 4096;
+        Segment::create(&Backing::Memfd, "chunks", bytes, &mut |chunk| {
+            asked.push(chunk);
+            Ok(())
+        })
+        .unwrap();
+        assert_eq!(asked, [CHUNK, CHUNK, 4096]);
+        let error = Segment::create(&Backing::Memfd, "chunks", bytes, &mut |chunk| match chunk {
+            CHUNK => Ok(()),
+            _ => Err(Error::new(ErrorKind::Limit, "no more")),
+        })
+        .unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Limit);
+    }
+
+    #[test]
+    fn what_is_no_segment_is_refused() {
+        assert!(create(&Backing::Memfd, 0).is_err());
+        assert!(create(&Backing::Memfd, usize::MAX).is_err());
+        assert!(create(&Backing::File("/nowhere/at/all".into()), 1).is_err());
+        let small = create(&Backing::Memfd, 4096).unwrap();
+        assert!(Segment::from_fd(small.fd.try_clone().unwrap(), 4097).is_err());
+        assert!(Segment::from_fd(small.fd.try_clone().unwrap(), 0).is_err());
+        assert_eq!(Segment::from_fd_whole(small.fd).unwrap().bytes(), 4096);
+        let socket = crate::sys::fdpass::pair().unwrap().0;
+        assert!(Segment::from_fd(socket.into(), 1).is_err());
+    }
+
+    #[test]
+    fn pages_that_were_never_reserved_are_found_when_mapped() {
+        let directory = tempfile::tempdir().unwrap();
+        let fd = open_nameless(directory.path()).unwrap();
+        ftruncate(&fd, 4096).unwrap();
+        let segment = Segment::from_fd(fd.try_clone().unwrap(), 4096).unwrap();
+        ftruncate(&fd, 0).unwrap();
+        assert_eq!(segment.map(Access::ReadOnly, true).unwrap_err().kind(), ErrorKind::SharedMemory);
+    }
+
+    #[test]
+    fn file_systems_without_reservation_get_zeros() {
+        let directory = tempfile::tempdir().unwrap();
+        let fd = open_nameless(directory.path()).unwrap();
+        write_zeros(fd.as_fd(), 0, 200_000).unwrap();
+        assert_eq!(fstat(&fd).unwrap().st_size, 200_000);
     }
 }
