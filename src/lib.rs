@@ -68,7 +68,6 @@ mod worker;
 
 pub use error::{Error, ErrorKind, Result};
 #[cfg(not(all(test, loom)))]
-pub use sys::shared::Shared;
 pub use tensor::{DType, Element, Layout};
 
 #[cfg(not(all(test, loom)))]
