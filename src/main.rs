@@ -3,5 +3,6 @@
 mod cli;
 
 fn main() -> std::process::ExitCode {
+    forebay::init(); // a worker process stays here
     cli::main()
 }

@@ -5,10 +5,16 @@ mod args;
 mod completions;
 mod console;
 mod decode;
+mod digest;
 mod logging;
 mod outcome;
 mod output;
+mod plan;
 mod progress;
+mod report;
+mod run;
+mod synth;
+mod verify;
 mod version;
 
 use std::process::ExitCode;
@@ -45,6 +51,9 @@ pub(crate) fn main() -> ExitCode {
 
 fn run(command: Command, console: &Console, output: &mut Output) -> Result<Outcome, Failure> {
     match command {
+        Command::Run(args) => run::run(*args, console, output),
+        Command::Verify(args) => verify::run(&args, console, output),
+        Command::Synth(args) => synth::run(&args, console, output),
         Command::Decode(args) => decode::run(&args, console, output),
         Command::Completions(args) => completions::run(&args, output),
     }

@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 
+use forebay::sampler::Ranks;
 use forebay::{DType, Error, ErrorKind, Layout, Transport};
 
-use super::args::{DigestPer, Preset, RankTail, RunArgs};
+use super::args::{DigestPer, Preset, RunArgs};
 
 /// A run that makes sense.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,7 +26,7 @@ pub(crate) struct RunPlan {
     pub(crate) pipeline: PipelineChoice,
     pub(crate) dtype: Option<DType>,
     pub(crate) layout: Option<Layout>,
-    pub(crate) ranks: Option<RankPlan>,
+    pub(crate) ranks: Option<Ranks>,
     /// Batch of the first epoch to start at; later epochs start at 0.
     pub(crate) start_batch: u64,
     pub(crate) unordered: bool,
@@ -42,14 +43,6 @@ pub(crate) enum PipelineChoice {
     File(PathBuf),
 }
 
-/// This process's part of the data.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct RankPlan {
-    pub(crate) rank: u32,
-    pub(crate) world_size: u32,
-    pub(crate) tail: RankTail,
-}
-
 impl RunPlan {
     /// Checks what flags mean together.
     ///
@@ -57,8 +50,8 @@ impl RunPlan {
     /// [`ErrorKind::Config`] for a rank outside the world, and for a file directory without its transport.
     pub(crate) fn new(args: RunArgs) -> forebay::Result<Self> {
         let ranks = args.rank.zip(args.world_size);
-        let ranks = ranks.map(|(rank, world_size)| RankPlan { rank, world_size, tail: args.rank_tail });
-        if let Some(RankPlan { rank, world_size, .. }) = ranks
+        let ranks = ranks.map(|(rank, world_size)| Ranks { rank, world_size, tail: args.rank_tail });
+        if let Some(Ranks { rank, world_size, .. }) = ranks
             && rank >= world_size
         {
             let message =
@@ -100,6 +93,7 @@ impl RunPlan {
 #[cfg(test)]
 mod tests {
     use clap::Parser;
+    use forebay::sampler::RankTail;
 
     use super::super::args::{Args, Command};
     use super::*;
@@ -108,7 +102,7 @@ mod tests {
         let words = ["forebay", "run", "data"].into_iter().chain(flags.split_whitespace());
         let args = Args::try_parse_from(words).map_err(|error| error.to_string())?;
         let Command::Run(args) = args.command else { panic!("not run") };
-        RunPlan::new(args).map_err(|error| error.to_string())
+        RunPlan::new(*args).map_err(|error| error.to_string())
     }
 
     #[test]
@@ -137,7 +131,7 @@ mod tests {
     #[test]
     fn a_rank_lies_within_the_world() {
         let ranks = plan("--rank 2 --world-size 3 --rank-tail exact").unwrap().ranks;
-        assert_eq!(ranks, Some(RankPlan { rank: 2, world_size: 3, tail: RankTail::Exact }));
+        assert_eq!(ranks, Some(Ranks { rank: 2, world_size: 3, tail: RankTail::Exact }));
         assert!(plan("--rank 3 --world-size 3").unwrap_err().contains("has ranks 0 to 2"));
         assert!(plan("--rank 0").is_err());
         assert!(plan("--world-size 2").is_err());

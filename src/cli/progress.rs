@@ -1,5 +1,6 @@
 //! How far the work is: a bar on a terminal, a line now and then elsewhere, or nothing.
 
+use std::fmt;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -31,6 +32,11 @@ impl Progress {
             bar.set_style(style);
         }
         Progress { console: console.clone(), bar, total, spoke: std::sync::Mutex::new(Instant::now()) }
+    }
+
+    /// Sets the word before the bar, such as `epoch 2`.
+    pub(crate) fn label(&self, text: impl fmt::Display) {
+        self.bar.set_message(text.to_string());
     }
 
     /// Says that `count` more are done. May be called from any thread.

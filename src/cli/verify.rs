@@ -17,7 +17,11 @@ use super::progress::Progress;
 const WINDOW: u64 = 4096;
 
 /// Decodes every picture on all cores; prints a line for each broken one, in the data set's order, and a total.
-pub(crate) fn run(args: &VerifyArgs, console: &Console, output: &mut Output) -> std::result::Result<Outcome, Failure> {
+pub(crate) fn run(
+    args: &VerifyArgs,
+    console: &Console,
+    output: &mut Output,
+) -> std::result::Result<Outcome, Failure> {
     let folder = ImageFolder::open(&args.data)?;
     let total = folder.len();
     let progress = Progress::new(console, total, "images");
@@ -31,7 +35,8 @@ pub(crate) fn run(args: &VerifyArgs, console: &Console, output: &mut Output) -> 
     }
     drop(progress);
     let passed_over = folder.skipped().total();
-    output.line(format_args!("{total} pictures, {broken} broken; {passed_over} other entries passed over"))?;
+    output
+        .line(format_args!("{total} pictures, {broken} broken; {passed_over} other entries passed over"))?;
     Ok(Outcome::from_failed(broken))
 }
 
@@ -40,7 +45,8 @@ pub(crate) fn run(args: &VerifyArgs, console: &Console, output: &mut Output) -> 
 /// # Errors
 /// Only when a decoder cannot be made.
 fn check(folder: &ImageFolder, range: Range<u64>, progress: &Progress) -> Result<Vec<(u64, Error)>> {
-    let per_thread = || Decoder::new(&DecodeOptions::default()).map(|decoder| Checker::new(folder.clone(), decoder));
+    let per_thread =
+        || Decoder::new(&DecodeOptions::default()).map(|decoder| Checker::new(folder.clone(), decoder));
     let results = range.into_par_iter().map_init(per_thread, |checker, index| {
         let checker = match checker {
             Ok(checker) => checker,

@@ -13,17 +13,6 @@ pub(crate) enum Preset {
     Eval,
 }
 
-/// What becomes of the samples that do not divide among the ranks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum RankTail {
-    /// Repeat samples, marked as not valid, so that every rank has as many batches
-    Pad,
-    /// Leave them out
-    Drop,
-    /// Give each to one rank; ranks may differ by a batch
-    Exact,
-}
-
 /// What one line of the digest covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum DigestPer {

@@ -1,8 +1,15 @@
 //! Flags as they are typed. Checks each by itself; what flags mean together is `plan`'s to say.
 
+mod choice;
+mod run;
+
+pub(crate) use choice::{DigestPer, Preset, Workers};
+pub(crate) use run::RunArgs;
+
 use std::path::PathBuf;
 
 use clap::{ColorChoice, Parser, Subcommand, ValueEnum};
+use forebay::synth::SynthOptions;
 
 /// Loads image training data with worker processes that decode straight into shared memory.
 #[derive(Debug, Parser)]
@@ -17,8 +24,8 @@ pub(crate) struct Args {
 const AFTER_HELP: &str = "\
 Results go to standard output, progress and warnings to standard error.
 Exit code: 0 done, 1 done but samples failed, 2 could not run.
-Environment: FOREBAY_LOG sets the level of messages (off, error, warn, info, debug, trace), NO_COLOR turns
-colours off.";
+Environment: FOREBAY_NUM_WORKERS and FOREBAY_TRANSPORT stand in for the flags, FOREBAY_LOG sets the level of
+messages (off, error, warn, info, debug, trace), NO_COLOR turns colours off.";
 
 const EVERYWHERE: &str = "Options of every command";
 
@@ -53,8 +60,14 @@ pub(crate) enum ProgressChoice {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Load a data set epoch by epoch and report how fast it went
+    Run(Box<RunArgs>),
     /// Decode pictures as the loader would and write them as PNG
     Decode(DecodeArgs),
+    /// Decode every picture of a data set and list the broken ones with reasons
+    Verify(VerifyArgs),
+    /// Make a data set of photo-like JPEGs; the same seed gives the same bytes
+    Synth(SynthArgs),
     /// Print a shell's completion script
     Completions(CompletionsArgs),
 }
@@ -71,6 +84,35 @@ pub(crate) struct DecodeArgs {
     /// Leave the pixels as stored, whatever the EXIF orientation says
     #[arg(long)]
     pub(crate) no_orientation: bool,
+}
+
+/// Flags of `verify`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct VerifyArgs {
+    /// Directory with one sub-directory a class
+    pub(crate) data: PathBuf,
+}
+
+/// Flags of `synth`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct SynthArgs {
+    /// Directory to fill; made where missing, refused where it holds something
+    pub(crate) dir: PathBuf,
+    /// Pictures in all
+    #[arg(long, value_name = "N", default_value_t = SynthOptions::default().images)]
+    pub(crate) images: u64,
+    /// Classes, each a sub-directory
+    #[arg(long, value_name = "N", default_value_t = SynthOptions::default().classes)]
+    pub(crate) classes: u64,
+    /// Width of every picture in pixels
+    #[arg(long, value_name = "W", default_value_t = SynthOptions::default().width)]
+    pub(crate) width: u32,
+    /// Height of every picture in pixels
+    #[arg(long, value_name = "H", default_value_t = SynthOptions::default().height)]
+    pub(crate) height: u32,
+    /// Seed of the pictures
+    #[arg(long, value_name = "N", default_value_t = SynthOptions::default().seed)]
+    pub(crate) seed: u64,
 }
 
 /// Flags of `completions`.
@@ -97,13 +139,11 @@ mod tests {
 
     #[test]
     fn global_flags_stand_before_or_after_the_command() {
-        for line in
-            ["forebay -vv --color never completions zsh", "forebay completions zsh -v -v --color never"]
-        {
+        for line in ["forebay -vv --color never verify d", "forebay verify d -v -v --color never"] {
             let args = parse(line).unwrap();
             assert_eq!((args.global.verbose, args.global.color), (2, ColorChoice::Never), "{line}");
         }
-        assert!(parse("forebay -q -v completions zsh").is_err());
+        assert!(parse("forebay -q -v verify d").is_err());
     }
 
     #[test]

@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
+use forebay::sampler::RankTail;
 use forebay::{DType, Layout, Transport};
 
-use super::{DigestPer, Preset, RankTail, Workers};
+use super::{DigestPer, Preset, Workers};
 
 /// Flags of `run`.
 #[derive(Debug, clap::Args)]
@@ -72,7 +73,7 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "W", requires = "rank", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) world_size: Option<u32>,
     /// What becomes of samples that do not divide among the ranks
-    #[arg(long, value_name = "TAIL", default_value = "pad", requires = "rank")]
+    #[arg(long, value_name = "TAIL", default_value = "pad", requires = "rank", value_parser = rank_tail())]
     pub(crate) rank_tail: RankTail,
     /// Batch of the first epoch to start at, from 0
     #[arg(long, value_name = "K", default_value_t = 0)]
@@ -98,6 +99,11 @@ fn at_least_one(text: &str) -> Result<usize, String> {
 
 fn transport() -> impl TypedValueParser<Value = Transport> {
     PossibleValuesParser::new(Transport::ALL.map(Transport::name)).try_map(|name| name.parse())
+}
+
+fn rank_tail() -> impl TypedValueParser<Value = RankTail> {
+    let names = [RankTail::Pad, RankTail::Drop, RankTail::Exact].map(RankTail::name);
+    PossibleValuesParser::new(names).try_map(|name| name.parse())
 }
 
 fn dtype() -> impl TypedValueParser<Value = DType> {

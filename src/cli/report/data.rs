@@ -1,6 +1,9 @@
 //! The numbers of a run. Field names are those of the JSON report; `schema.json` beside this file describes them.
 
+use forebay::Stats;
 use serde::Serialize;
+
+use super::super::version;
 
 /// Version of the JSON report's form; raised when a field changes meaning or goes.
 pub(crate) const SCHEMA: u32 = 1;
@@ -43,7 +46,7 @@ pub(crate) struct Versions {
 }
 
 /// One epoch of a run.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct EpochReport {
     pub(crate) epoch: u64,
     pub(crate) samples: u64,
@@ -63,6 +66,57 @@ pub(crate) struct BatchDigest {
     pub(crate) batch: u64,
     pub(crate) samples: u64,
     pub(crate) sha256: String,
+}
+
+/// What was counted while a run went on.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Totals {
+    samples: u64,
+    batches: u64,
+    bytes: u64,
+    pub(crate) failed: u64,
+    pub(crate) seconds: f64,
+    pub(crate) seconds_to_first_batch: f64,
+}
+
+impl Totals {
+    /// Counts one batch.
+    pub(crate) fn count(&mut self, samples: u64, bytes: u64) {
+        self.batches += 1;
+        self.samples += samples;
+        self.bytes += bytes;
+    }
+
+    fn a_second(&self, amount: f64) -> f64 {
+        if self.seconds > 0.0 { amount / self.seconds } else { 0.0 }
+    }
+}
+
+/// Puts the report together from what was counted and what the loader says of itself.
+pub(crate) fn build(
+    data: String,
+    epochs: Vec<EpochReport>,
+    totals: &Totals,
+    stats: &Stats,
+    num_workers: u32,
+) -> RunReport {
+    RunReport {
+        schema: SCHEMA,
+        versions: Versions { forebay: version::FOREBAY.into(), codec: forebay::decode::codec_version() },
+        data,
+        epochs,
+        samples: totals.samples,
+        failed_samples: totals.failed,
+        batches: totals.batches,
+        seconds: totals.seconds,
+        seconds_to_first_batch: totals.seconds_to_first_batch,
+        images_per_second: totals.a_second(totals.samples as f64),
+        megabytes_per_second: totals.a_second(totals.bytes as f64 / 1e6),
+        num_workers: num_workers.into(),
+        slab_bytes: stats.slab_bytes as u64,
+        control_bytes: stats.control_bytes as u64,
+        transports: stats.transports.iter().map(|name| name.to_string()).collect(),
+    }
 }
 
 impl RunReport {
