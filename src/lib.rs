@@ -9,14 +9,11 @@ mod error;
 pub mod sampler;
 #[allow(dead_code)] // until the rooms above use all of it
 mod sync;
-// Loom's atomics lie differently in memory, so under loom nothing is mapped.
-#[cfg(not(all(test, loom)))]
 #[allow(dead_code)] // until the rooms above use all of it
 mod sys;
 mod tensor;
 pub mod transform;
 
 pub use error::{Error, ErrorKind, Result};
-#[cfg(not(all(test, loom)))]
 pub use sys::shared::Shared;
 pub use tensor::{DType, Element, Layout};
