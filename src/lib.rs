@@ -44,32 +44,23 @@ compile_error!("forebay runs on Linux only: it stands on memfd, pidfd, epoll and
 pub mod dataset;
 pub mod decode;
 mod error;
-#[cfg(not(all(test, loom)))]
 mod event;
 mod hash;
-#[cfg(not(all(test, loom)))]
 mod loader;
-#[cfg(not(all(test, loom)))]
 mod plan;
 pub mod sampler;
-#[cfg(not(all(test, loom)))]
 mod slab;
-#[cfg(not(all(test, loom)))]
 mod stats;
 mod sync;
 pub mod synth;
-// Loom's atomics lie differently in memory, so under loom nothing is mapped.
-#[cfg(not(all(test, loom)))]
 mod sys;
 mod tensor;
 pub mod transform;
-#[cfg(not(all(test, loom)))]
 mod worker;
 
 pub use error::{Error, ErrorKind, Result};
 pub use tensor::{DType, Element, Layout};
 
-#[cfg(not(all(test, loom)))]
 pub use self::{
     event::Event,
     loader::{Batch, Epoch, Epochs, Fingerprint, Loader, LoaderBuilder, OnError, State},
@@ -80,7 +71,6 @@ pub use self::{
 };
 
 /// What a program that loads images needs, to be imported whole.
-#[cfg(not(all(test, loom)))]
 pub mod prelude {
     pub use crate::dataset::{Dataset, ImageFolder, Record, Synthetic};
     pub use crate::sampler::{RankTail, Ranks, Sampler};
@@ -94,7 +84,6 @@ pub mod prelude {
 
 /// What macros expand to. Not part of the interface.
 #[doc(hidden)]
-#[cfg(not(all(test, loom)))]
 pub mod __private {
     pub use inventory;
 

@@ -180,6 +180,8 @@ fn locate<T>(mapping: &Mapping, offset: usize, len: usize) -> Result<NonNull<T>>
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::AsFd;
+
     use super::*;
     use crate::sync::prim::Ordering;
     use crate::sync::ring::{Consumer, Producer};
@@ -219,13 +221,20 @@ mod tests {
 
     #[test]
     fn two_maps_of_a_segment_are_one_memory() {
-        let segment = Segment::create(&Backing::Memfd, "mapped", 8192, &mut |_| Ok(())).unwrap();
-        let map = |access| Arc::new(segment.map(access, true).unwrap());
-        let here = MappedSlice::<AtomicU64>::new(map(Access::ReadWrite), 4096, 512).unwrap();
-        let there = MappedSlice::<AtomicU64>::new(map(Access::ReadOnly), 4096, 512).unwrap();
-        here.clone()[511].store(77, Ordering::Relaxed);
-        assert_eq!(there[511].load(Ordering::Relaxed), 77);
-        assert_eq!(there[0].load(Ordering::Relaxed), 0);
+        let directory = tempfile::tempdir().unwrap();
+        for backing in [Backing::Memfd, Backing::Shm, Backing::File(directory.path().to_path_buf())] {
+            let segment = Segment::create(&backing, "mapped", 8192, &mut |_| Ok(())).unwrap();
+            let sent = segment.as_fd().try_clone_to_owned().unwrap();
+            let received = Segment::from_fd(sent, 8000).unwrap();
+            let here = Arc::new(segment.map(Access::ReadWrite, true).unwrap());
+            let there = Arc::new(received.map(Access::ReadOnly, true).unwrap());
+            assert_eq!((here.len(), there.len()), (8192, 8000));
+            let here = MappedSlice::<AtomicU64>::new(here, 4096, 488).unwrap();
+            let there = MappedSlice::<AtomicU64>::new(there, 4096, 488).unwrap();
+            here.clone()[487].store(77, Ordering::Relaxed);
+            segment.write_at(&9_u64.to_ne_bytes(), 4096).unwrap();
+            assert_eq!([0, 1, 487].map(|i| there[i].load(Ordering::Relaxed)), [9, 0, 77]);
+        }
     }
 
     #[test]
