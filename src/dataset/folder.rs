@@ -9,7 +9,7 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::file::read_file;
-use super::paths::PathTable;
+use super::paths::{PathList, PathTable};
 use super::scan::{Ancestors, Found, Listing, Skipped, list, walk};
 use super::{Dataset, Record};
 use crate::error::{Error, ErrorKind, Result};
@@ -132,7 +132,7 @@ impl ImageFolder {
         } else {
             total.skipped.loose = files.len();
         }
-        Ok(ImageFolder::assemble(&root, &classes, parts, total.skipped, options.max_file_bytes))
+        ImageFolder::assemble(&root, &classes, parts, total.skipped, options.max_file_bytes)
     }
 
     fn assemble(
@@ -140,28 +140,27 @@ impl ImageFolder {
         classes: &[Vec<u8>],
         parts: Vec<Found>,
         skipped: Skipped,
-        max_bytes: u64,
-    ) -> Self {
-        let mut paths = PathTable::default();
+        max_file_bytes: u64,
+    ) -> Result<Self> {
+        let mut paths = PathList::default();
         let mut class_ends = Vec::with_capacity(parts.len());
         for part in parts {
             paths.append(&part.paths);
             class_ends.push(paths.len());
         }
-        paths.shrink_to_fit();
         let digest = classes.iter().fold(Digest::new("ImageFolder"), |digest, class| digest.bytes(class));
         let digest = class_ends.iter().fold(digest, |digest, end| digest.word(*end));
         let fingerprint = paths.iter().fold(digest, |digest, path| digest.bytes(path)).finish();
-        ImageFolder {
+        Ok(ImageFolder {
             root: root.as_os_str().as_bytes().to_vec(),
             classes: classes.iter().map(|class| String::from_utf8_lossy(class).into_owned()).collect(),
             class_ends,
-            paths,
+            paths: paths.share()?,
             skipped,
-            max_file_bytes: max_bytes,
+            max_file_bytes,
             fingerprint,
             scratch: Vec::new(),
-        }
+        })
     }
 
     /// Returns the names of the classes by number; bytes that are not UTF-8 are replaced.

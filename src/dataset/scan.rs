@@ -11,7 +11,7 @@ use std::path::Path;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use super::paths::PathTable;
+use super::paths::PathList;
 use crate::error::{Error, ErrorKind, Result};
 
 /// Deeper than any folder of pictures; keeps the walk's stack small.
@@ -57,7 +57,7 @@ impl Skipped {
 /// What was found under one directory.
 #[derive(Debug, Default)]
 pub(super) struct Found {
-    pub(super) paths: PathTable,
+    pub(super) paths: PathList,
     pub(super) skipped: Skipped,
     pub(super) directories: u64,
     /// Endings of the files that are no pictures, for the message when nothing is found.
@@ -83,7 +83,7 @@ impl Found {
 /// The entries of one directory, sorted by the bytes of their names.
 #[derive(Debug, Default)]
 pub(super) struct Listing {
-    pub(super) files: PathTable,
+    pub(super) files: PathList,
     pub(super) directories: Vec<Vec<u8>>,
     pub(super) found: Found,
 }
@@ -184,10 +184,10 @@ impl Names {
         self.bytes.extend_from_slice(name);
     }
 
-    fn sorted(mut self) -> PathTable {
+    fn sorted(mut self) -> PathList {
         let name = |&(start, len): &(usize, u16)| &self.bytes[start..start + usize::from(len)];
         self.spans.sort_unstable_by(|a, b| name(a).cmp(name(b)));
-        let mut table = PathTable::default();
+        let mut table = PathList::default();
         for span in &self.spans {
             table.push(&[name(span)]);
         }
