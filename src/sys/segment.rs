@@ -337,6 +337,29 @@ mod tests {
         }
     }
 
+    /// Needs a file system of its own to fill: `FOREBAY_SMALL_TMPFS` names a tmpfs of at most 64 MiB.
+    #[test]
+    fn a_full_file_system_is_an_error_that_leaves_nothing() {
+        let Some(directory) = std::env::var_os("FOREBAY_SMALL_TMPFS").map(std::path::PathBuf::from) else {
+            eprintln!("skipped: FOREBAY_SMALL_TMPFS is not set");
+            return;
+        };
+        let space = || crate::sys::limits::space_at(&directory).unwrap();
+        let before = space();
+        assert!(before.total <= 64 << 20, "{before:?} is not small");
+        let backing = Backing::File(directory.clone());
+        let error = create(&backing, before.free as usize + 1).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::SharedMemory);
+        assert!(error.to_string().contains("free are"), "{error}");
+        assert_eq!(space(), before);
+        let all = create(&backing, before.free as usize).unwrap();
+        assert_eq!(space().free, 0);
+        assert!(create(&backing, 1).is_err());
+        let map = all.map(Access::ReadWrite, true).unwrap();
+        drop((all, map));
+        assert_eq!(space(), before);
+    }
+
     #[test]
     fn what_is_no_segment_is_refused() {
         assert!(create(&Backing::Memfd, 0).is_err());

@@ -34,7 +34,7 @@ const SMALLEST_SEGMENT: usize = 64 << 10;
 ///
 /// let offsets = Shared::from_vec((0..100_000_u64).collect())?;
 /// assert_eq!(offsets[99_999], 99_999);
-/// # forebay::Result::Ok(())
+/// # Ok::<(), forebay::Error>(())
 /// ```
 pub struct Shared<T: ?Sized> {
     store: Arc<Store<T>>,
