@@ -89,17 +89,28 @@ impl fmt::Display for Event {
                 if let Some((key, index, stage)) = sample {
                     write!(f, " at sample {index} ({key}, {stage})")?;
                 }
-                write!(f, "; {reissued} samples made again, batches unchanged, {restarts_left} restarts left")?;
+                write!(
+                    f,
+                    "; {reissued} samples made again, batches unchanged, {restarts_left} restarts left"
+                )?;
             }
             Event::WorkerNotStarted { worker, error } => {
-                write!(f, "worker {worker} could not be started: {}; the others do its work", error.message())?;
+                write!(
+                    f,
+                    "worker {worker} could not be started: {}; the others do its work",
+                    error.message()
+                )?;
             }
             Event::Degraded { slab, wanted, got, error } => {
                 write!(f, "slab {slab}: {wanted} refused ({}) -> {got}; batches unchanged", error.message())?;
             }
             Event::PoolShrunk { slabs, wanted, slab_bytes, error } => {
                 let mib = *slab_bytes as f64 / f64::from(1 << 20);
-                write!(f, "{slabs} of {wanted} slabs of {mib:.1} MiB: {}; batches unchanged", error.message())?;
+                write!(
+                    f,
+                    "{slabs} of {wanted} slabs of {mib:.1} MiB: {}; batches unchanged",
+                    error.message()
+                )?;
             }
         }
         match self.remedy() {

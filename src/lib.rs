@@ -77,8 +77,8 @@ pub mod prelude {
     pub use crate::sampler::{RankTail, Ranks, Sampler};
     pub use crate::transform::{
         CenterCrop, ColorJitter, GaussianBlur, Normalize, Pipeline, RandomApply, RandomCrop, RandomErasing,
-        RandomGrayscale, RandomHorizontalFlip, RandomResizedCrop, RandomVerticalFlip, Resize, Sample, SampleRng,
-        Transform,
+        RandomGrayscale, RandomHorizontalFlip, RandomResizedCrop, RandomVerticalFlip, Resize, Sample,
+        SampleRng, Transform,
     };
     pub use crate::{Batch, DType, Layout, Loader, OnError, Transport};
 }

@@ -75,7 +75,10 @@ fn bytes_do_not_depend_on_workers_transport_or_order() {
         }
     }
     assert!(samples(builder().build().unwrap().epoch(4)) != reference, "epochs have orders of their own");
-    assert!(samples(builder().seed(6).build().unwrap().epoch(3)) != reference, "seeds have orders of their own");
+    assert!(
+        samples(builder().seed(6).build().unwrap().epoch(3)) != reference,
+        "seeds have orders of their own"
+    );
 }
 
 #[test]

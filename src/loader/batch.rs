@@ -90,7 +90,10 @@ impl Batch {
         let dtype = self.dtype();
         if dtype != T::DTYPE {
             return Err(Error::new(ErrorKind::Config, format!("the batch holds {dtype}, not {}", T::DTYPE))
-                .with_remedy(format!("ask for images::<{}>(), or build with .output(DType::...)", rust_name(dtype))));
+                .with_remedy(format!(
+                    "ask for images::<{}>(), or build with .output(DType::...)",
+                    rust_name(dtype)
+                )));
         }
         Ok(bytemuck::cast_slice(self.image_bytes()))
     }

@@ -390,7 +390,10 @@ fn common(
     let Some(launch) = launch else {
         let control = Control::new(Arc::new(Mapping::private(bytes)?), slabs, batch)?;
         let kind = CommonKind::Thread(Arc::new(SlabTable::default()));
-        return Ok((Common { num_workers, packed, control, host_bell, kind }, bytes + workers * size_of::<WorkerPage>()));
+        return Ok((
+            Common { num_workers, packed, control, host_bell, kind },
+            bytes + workers * size_of::<WorkerPage>(),
+        ));
     };
     let (backing, segment) = control_segment(bytes)?;
     let mapping = Arc::new(segment.map(Access::ReadWrite, true)?);
@@ -415,6 +418,7 @@ fn control_segment(bytes: usize) -> Result<(Backing, Segment)> {
             }
         }
     }
-    Err(refused.unwrap_or_else(|| Error::new(ErrorKind::SharedMemory, "no shared memory at all"))
+    Err(refused
+        .unwrap_or_else(|| Error::new(ErrorKind::SharedMemory, "no shared memory at all"))
         .with_remedy("use --transport in-process: worker threads need no shared memory"))
 }

@@ -75,7 +75,9 @@ impl State {
                     ErrorKind::Config,
                     format!("the checkpoint's {what} is {theirs}, this loader's is {ours}"),
                 )
-                .with_remedy(format!("build the loader with the {what} of the run that wrote the checkpoint")));
+                .with_remedy(format!(
+                    "build the loader with the {what} of the run that wrote the checkpoint"
+                )));
             }
         }
         match self.cut {

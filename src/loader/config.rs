@@ -66,7 +66,10 @@ impl Config {
             ErrorKind::Limit,
             format!("{need} more descriptors are needed ({open} are open), but RLIMIT_NOFILE is {soft}"),
         )
-        .with_remedy(format!("ulimit -n {}, or fewer workers or a smaller prefetch", (open + need).next_power_of_two())))
+        .with_remedy(format!(
+            "ulimit -n {}, or fewer workers or a smaller prefetch",
+            (open + need).next_power_of_two()
+        )))
     }
 }
 
@@ -89,8 +92,9 @@ pub(super) fn batch_size(asked: usize) -> Result<u32> {
 pub(super) fn num_workers(asked: Option<usize>) -> Result<u32> {
     match asked {
         Some(count) if count <= MAX_WORKERS => Ok(count as u32),
-        Some(count) => Err(Error::new(ErrorKind::Config, format!("num_workers is {count}"))
-            .with_remedy(format!("set num_workers to 0..={MAX_WORKERS}; more workers than processors gain nothing"))),
+        Some(count) => Err(Error::new(ErrorKind::Config, format!("num_workers is {count}")).with_remedy(
+            format!("set num_workers to 0..={MAX_WORKERS}; more workers than processors gain nothing"),
+        )),
         None => Ok((limits::cpus() / local_ranks()?).clamp(1, MAX_WORKERS) as u32),
     }
 }
@@ -99,14 +103,23 @@ pub(super) fn num_workers(asked: Option<usize>) -> Result<u32> {
 ///
 /// # Errors
 /// [`ErrorKind::Config`].
-pub(super) fn prefetch(asked: Option<usize>, hold: usize, workers: u32, batch_size: u32) -> Result<(u32, u32)> {
-    let prefetch = asked.map_or_else(|| u64::from((2 * workers).div_ceil(batch_size).max(2)), |asked| asked as u64);
+pub(super) fn prefetch(
+    asked: Option<usize>,
+    hold: usize,
+    workers: u32,
+    batch_size: u32,
+) -> Result<(u32, u32)> {
+    let prefetch =
+        asked.map_or_else(|| u64::from((2 * workers).div_ceil(batch_size).max(2)), |asked| asked as u64);
     if prefetch == 0 {
         return Err(Error::new(ErrorKind::Config, "prefetch is 0").with_remedy("set prefetch to 1 or more"));
     }
     if prefetch.saturating_add(hold as u64) > MAX_SLABS {
-        return Err(Error::new(ErrorKind::Config, format!("prefetch {prefetch} and hold {hold} are too many slabs"))
-            .with_remedy(format!("keep their sum at most {MAX_SLABS}")));
+        return Err(Error::new(
+            ErrorKind::Config,
+            format!("prefetch {prefetch} and hold {hold} are too many slabs"),
+        )
+        .with_remedy(format!("keep their sum at most {MAX_SLABS}")));
     }
     Ok((prefetch as u32, hold as u32))
 }

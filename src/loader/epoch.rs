@@ -5,10 +5,10 @@ use std::fmt;
 use std::iter::FusedIterator;
 use std::sync::Arc;
 
+use super::Plans;
 use super::batch::Batch;
 use super::checkpoint::{Fingerprint, State};
 use super::link::Outlet;
-use super::Plans;
 use crate::error::{Error, Result};
 use crate::sampler::BatchPlan;
 use crate::sync::prim::{AtomicU64, Ordering};

@@ -110,8 +110,11 @@ impl Loader {
         let done: BTreeSet<u64> = state.ahead.iter().copied().collect();
         let steps = plans.plan(state.epoch, state.position).steps();
         if done.last().is_some_and(|step| *step >= steps) {
-            return Err(Error::new(ErrorKind::Config, "the checkpoint names batches that the epoch does not have")
-                .with_remedy("take the checkpoint from Epoch::state() unchanged"));
+            return Err(Error::new(
+                ErrorKind::Config,
+                "the checkpoint names batches that the epoch does not have",
+            )
+            .with_remedy("take the checkpoint from Epoch::state() unchanged"));
         }
         Ok(self.begin(state.epoch, &Start { position: state.position, first_step: 0, done }))
     }

@@ -10,8 +10,8 @@ use crate::sync::ring::PushError;
 use crate::sys::poll::Epoll;
 use crate::sys::process::{Child, Exit};
 use crate::worker::{
-    Arrival, Body, Chunk, Common, CommonKind, Done, Ends, Header, Inbox, Kind, Place, SlotAddress, send_frame,
-    start_process, start_thread,
+    Arrival, Body, Chunk, Common, CommonKind, Done, Ends, Header, Inbox, Kind, Place, SlotAddress,
+    send_frame, start_process, start_thread,
 };
 
 /// How a worker ended.
@@ -217,7 +217,9 @@ fn end_thread(thread: JoinHandle<()>, limit: Duration) {
 fn is_fault(exit: Exit) -> bool {
     match exit {
         Exit::Code(code) => code != 0,
-        Exit::Signal { number, .. } => ![libc::SIGKILL, libc::SIGTERM, libc::SIGINT, libc::SIGHUP].contains(&number),
+        Exit::Signal { number, .. } => {
+            ![libc::SIGKILL, libc::SIGTERM, libc::SIGINT, libc::SIGHUP].contains(&number)
+        }
         Exit::Unknown => false,
     }
 }

@@ -331,7 +331,8 @@ impl Shell {
             let index = self.sampler.index(batch.epoch, plan.sample_position(position));
             if index >= self.dataset.len {
                 let (len, sampler) = (self.dataset.len, &self.sampler);
-                let text = format!("position {position} has index {index}, but the data set has {len} samples");
+                let text =
+                    format!("position {position} has index {index}, but the data set has {len} samples");
                 return Err(Error::new(ErrorKind::Config, text)
                     .with_remedy(format!("correct the sampler ({sampler:?}): indices are below {len}")));
             }

@@ -44,7 +44,9 @@ fn remedy(room: &Room, bytes: u64) -> String {
             "docker run -m {more}m | k8s: resources.limits.memory {more}Mi | or a smaller batch_size, prefetch or dtype u8"
         ),
         Bound::FileSize => "ulimit -f unlimited".into(),
-        Bound::Machine | Bound::Unknown => "free memory, or use a smaller batch_size, prefetch or dtype u8".into(),
+        Bound::Machine | Bound::Unknown => {
+            "free memory, or use a smaller batch_size, prefetch or dtype u8".into()
+        }
     }
 }
 

@@ -56,8 +56,11 @@ impl SlabLayout {
     /// [`ErrorKind::Config`] when a size does not fit the address space.
     pub(crate) fn new(batch: usize, specs: Vec<FieldSpec>) -> Result<Self> {
         let too_large = || {
-            Error::new(ErrorKind::Config, format!("a batch of {batch} samples does not fit the address space"))
-                .with_remedy("lower batch_size or the image size")
+            Error::new(
+                ErrorKind::Config,
+                format!("a batch of {batch} samples does not fit the address space"),
+            )
+            .with_remedy("lower batch_size or the image size")
         };
         let mut fields = Vec::with_capacity(specs.len());
         let mut end = 0usize;
@@ -68,7 +71,10 @@ impl SlabLayout {
                 .try_fold(spec.dtype.size(), |bytes, &axis| bytes.checked_mul(axis))
                 .ok_or_else(too_large)?;
             let offset = end.checked_next_multiple_of(FIELD_ALIGN).ok_or_else(too_large)?;
-            end = slot_bytes.checked_mul(batch).and_then(|all| all.checked_add(offset)).ok_or_else(too_large)?;
+            end = slot_bytes
+                .checked_mul(batch)
+                .and_then(|all| all.checked_add(offset))
+                .ok_or_else(too_large)?;
             fields.push(Field { spec, offset, slot_bytes });
         }
         let bytes = end.max(1).checked_next_multiple_of(PAGE).ok_or_else(too_large)?;

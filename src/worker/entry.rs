@@ -108,8 +108,11 @@ pub(crate) fn launch(program: Option<&Path>) -> Result<Launch> {
         None => {}
     }
     let Some(support) = inventory::iter::<TestSupport>.into_iter().next() else {
-        return Err(Error::new(ErrorKind::Config, "worker processes need forebay::init(), and it was not called")
-            .with_remedy(format!("{REMEDY}; in tests, write forebay::test_support!();")));
+        return Err(Error::new(
+            ErrorKind::Config,
+            "worker processes need forebay::init(), and it was not called",
+        )
+        .with_remedy(format!("{REMEDY}; in tests, write forebay::test_support!();")));
     };
     // libtest names a test by its module path without the crate.
     let test = match support.module.split_once("::") {

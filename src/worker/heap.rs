@@ -16,7 +16,13 @@ const BYTES_A_WAKE: usize = 1 << 20;
 ///
 /// # Errors
 /// When the host is gone.
-pub(crate) fn send_slot(socket: &UnixStream, chunk: &Chunk, slot: u32, pixels: &[u8], label: i64) -> Result<()> {
+pub(crate) fn send_slot(
+    socket: &UnixStream,
+    chunk: &Chunk,
+    slot: u32,
+    pixels: &[u8],
+    label: i64,
+) -> Result<()> {
     let length = (pixels.len() + size_of::<i64>()) as u32;
     let words = [u64::from(chunk.slab), u64::from(chunk.generation), u64::from(slot)];
     send_all(socket, Header::new(Kind::Slot, length, words).as_bytes())?;
@@ -203,7 +209,11 @@ mod tests {
     const PIXELS: usize = 3 * 400 * 400;
 
     fn memory() -> SlabMemory {
-        let field = |name: &str, dtype, shape: &[usize]| FieldSpec { name: name.into(), dtype, shape: shape.to_vec() };
+        let field = |name: &str, dtype, shape: &[usize]| FieldSpec {
+            name: name.into(),
+            dtype,
+            shape: shape.to_vec(),
+        };
         let specs = vec![field("image", DType::U8, &[PIXELS]), field("label", DType::I64, &[])];
         let layout = Arc::new(SlabLayout::new(4, specs).unwrap());
         SlabMemory::new(Arc::new(Mapping::private(layout.bytes).unwrap()), layout).unwrap()

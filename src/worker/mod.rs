@@ -16,8 +16,8 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-pub use entry::{TestSupport, init, worker_entry};
 pub(crate) use entry::{Launch, launch};
+pub use entry::{TestSupport, init, worker_entry};
 pub(crate) use frame::{Header, Kind, send as send_frame};
 pub(crate) use heap::{Arrival, Inbox, SlotAddress};
 pub(crate) use page::{Control, DoneRing, FIRST_GENERATION, Place, Stage, TASKS, TaskRing, WorkerPage};

@@ -53,7 +53,8 @@ pub(crate) fn start(
     let child = os::spawn(&launch.program, &launch.arguments, &[(VARIABLE, &host)], theirs.as_fd())?;
     drop(theirs);
     let tables = &common.packed.tables;
-    let mut fds = vec![setup.as_fd(), control.as_fd(), segment.as_fd(), bell.as_fd(), common.host_bell.as_fd()];
+    let mut fds =
+        vec![setup.as_fd(), control.as_fd(), segment.as_fd(), bell.as_fd(), common.host_bell.as_fd()];
     fds.extend(tables.iter().map(|table| table.as_fd()));
     let numbers = u64::from(number) | u64::from(common.num_workers) << 32;
     let words = [numbers, common.packed.text.len() as u64, tables.len() as u64];
@@ -76,7 +77,9 @@ pub(super) fn serve(host: u32) -> i32 {
         return HOST_GONE;
     }
     std::panic::set_hook(Box::new(quiet_panic));
-    let Ok(socket) = std::io::stdin().as_fd().try_clone_to_owned().map(UnixStream::from) else { return REFUSED };
+    let Ok(socket) = std::io::stdin().as_fd().try_clone_to_owned().map(UnixStream::from) else {
+        return REFUSED;
+    };
     let _ = os::close_descriptors_except(&[socket.as_raw_fd()]);
     let (mut station, mut work) = match prepare(&socket) {
         Ok(prepared) => prepared,
@@ -121,7 +124,8 @@ fn prepare(socket: &UnixStream) -> Result<(Station, Work)> {
     let mut text = vec![0; text_bytes as usize];
     File::from(setup).read_exact_at(&mut text, 0).map_err(|error| Error::io("read the setup", error))?;
     let packed = Packed { text: String::from_utf8(text).map_err(|_| wrong())?, tables: Vec::new() };
-    let tables = tables.into_iter().map(|fd| Segment::from_fd_whole(fd).map(Arc::new)).collect::<Result<Vec<_>>>()?;
+    let tables =
+        tables.into_iter().map(|fd| Segment::from_fd_whole(fd).map(Arc::new)).collect::<Result<Vec<_>>>()?;
     let Setup { layout, slabs, seed, pipeline, mut dataset, .. } = packed.unpack(&tables)?;
     let info = WorkerInfo::new(numbers as u32, (numbers >> 32) as u32);
     dataset.start(&info)?;
@@ -138,7 +142,10 @@ fn prepare(socket: &UnixStream) -> Result<(Station, Work)> {
     let station = Station {
         tasks: Consumer::new(page.project(|page| &page.tasks)),
         bell: Arc::new(Doorbell::from_fd(bell)),
-        slabs: Slabs::Process { layout: Arc::new(layout.clone()), attached: vec![Attached::default(); slabs] },
+        slabs: Slabs::Process {
+            layout: Arc::new(layout.clone()),
+            attached: vec![Attached::default(); slabs],
+        },
         out: Outbox {
             dones: Producer::new(page.project(|page| &page.dones)),
             host_bell: Arc::new(Doorbell::from_fd(host_bell)),

@@ -76,8 +76,11 @@ impl Setup {
             return Ok(());
         }
         let theirs = format!("{} (layout {})", self.build, self.layout_version);
-        Err(Error::new(ErrorKind::Config, format!("the worker is {BUILD} (layout {LAYOUT_VERSION}), the host {theirs}"))
-            .with_remedy("rebuild the worker program with the host's version of forebay"))
+        Err(Error::new(
+            ErrorKind::Config,
+            format!("the worker is {BUILD} (layout {LAYOUT_VERSION}), the host {theirs}"),
+        )
+        .with_remedy("rebuild the worker program with the host's version of forebay"))
     }
 }
 
@@ -87,11 +90,17 @@ impl Packed {
     /// # Errors
     /// [`ErrorKind::Config`] when it is of another build, names a type this program does not know, or changes on the way.
     pub(crate) fn unpack(&self, tables: &[Arc<Segment>]) -> Result<Setup> {
-        let setup: Setup = shared::importing(tables.to_vec(), || serde_json::from_str(&self.text)).map_err(|error| {
-            Error::new(ErrorKind::Config, format!("a worker cannot rebuild the data set or pipeline: {error}"))
-                .with_remedy("give each data set and step #[typetag::serde], in a crate that the worker program links")
+        let setup: Setup =
+            shared::importing(tables.to_vec(), || serde_json::from_str(&self.text)).map_err(|error| {
+                Error::new(
+                    ErrorKind::Config,
+                    format!("a worker cannot rebuild the data set or pipeline: {error}"),
+                )
+                .with_remedy(
+                    "give each data set and step #[typetag::serde], in a crate that the worker program links",
+                )
                 .with_source(error)
-        })?;
+            })?;
         setup.check()?;
         let (again, _) = shared::exporting(|| serde_json::to_string(&setup));
         if again.as_deref().ok() != Some(self.text.as_str()) {
@@ -100,7 +109,9 @@ impl Packed {
                 ErrorKind::Config,
                 format!("the data set or a step changes in serialisation: {sent:?} came back as {got:?}"),
             )
-            .with_remedy("serialise every field that matters (no #[serde(skip)] on state that read or apply needs)"));
+            .with_remedy(
+                "serialise every field that matters (no #[serde(skip)] on state that read or apply needs)",
+            ));
         }
         Ok(setup)
     }

@@ -44,7 +44,9 @@ pub(crate) fn start(common: &Common, slabs: &Arc<SlabTable>, number: u32) -> Res
         .name(format!("forebay-worker-{number}"))
         .spawn(move || {
             let mut dataset = setup.dataset;
-            let ready = dataset.start(&info).and_then(|()| Compiled::new(setup.pipeline, Shape::of(dataset.image_size())));
+            let ready = dataset
+                .start(&info)
+                .and_then(|()| Compiled::new(setup.pipeline, Shape::of(dataset.image_size())));
             let compiled = match ready {
                 Ok(compiled) => compiled,
                 Err(error) => {

@@ -3,9 +3,9 @@
 //! every order of events.
 
 mod chunks;
-mod slabs;
 #[cfg(test)]
 mod simulation;
+mod slabs;
 mod workers;
 
 use std::collections::VecDeque;
@@ -15,12 +15,12 @@ use std::time::{Duration, Instant};
 
 pub(super) use slabs::BatchId;
 use slabs::{Slab, State};
-pub(super) use workers::{Suspect, Why};
 use workers::{Life, Worker};
+pub(super) use workers::{Suspect, Why};
 
 use crate::error::{Error, ErrorKind};
 use crate::sampler::{BatchPlan, BatchSpan};
-use crate::worker::{Chunk, Done, Failure, FIRST_GENERATION};
+use crate::worker::{Chunk, Done, FIRST_GENERATION, Failure};
 
 /// After so many deaths alone with a worker, a sample is taken to be their cause.
 const DEATHS_OF_A_SAMPLE: u32 = 3;
@@ -348,7 +348,9 @@ impl Supervisor {
         self.restarts = 0;
         self.cost.observe(chunk.count, &done);
         let slab = &mut self.slabs[chunk.slab as usize];
-        if let Err(what) = slab.finish(&chunk, worker, done.outcome, self.settings.on_error, &mut self.actions) {
+        if let Err(what) =
+            slab.finish(&chunk, worker, done.outcome, self.settings.on_error, &mut self.actions)
+        {
             self.kill(worker, Why::Corrupt(what));
         }
     }

@@ -136,7 +136,12 @@ impl Slab {
             Outcome::Failed(failure) => {
                 if wanted {
                     let slot = chunk.first + chunk.count - 1;
-                    self.sample_failed(chunk.slab, SampleFailure { slot, worker, failure }, on_error, actions);
+                    self.sample_failed(
+                        chunk.slab,
+                        SampleFailure { slot, worker, failure },
+                        on_error,
+                        actions,
+                    );
                 }
                 Ok(())
             }

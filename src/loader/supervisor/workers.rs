@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::time::{Duration, Instant};
 
-use super::{Action, DEATHS_OF_A_SAMPLE, SampleFailure, Settings, START_TRIES, Supervisor, hopeless};
+use super::{Action, DEATHS_OF_A_SAMPLE, START_TRIES, SampleFailure, Settings, Supervisor, hopeless};
 use crate::error::{Error, ErrorKind};
 use crate::worker::{Chunk, Failure, Place, Stage};
 
@@ -43,7 +43,9 @@ impl Why {
                 "look for an out-of-memory kill (dmesg, memory.events); fewer workers or a larger memory limit help"
             }
             Why::Exited { .. } => "run with .num_workers(0) to see the failure in this process",
-            Why::Refused(_) => "mend what it says; the worker program must link the data set and steps of its host",
+            Why::Refused(_) => {
+                "mend what it says; the worker program must link the data set and steps of its host"
+            }
             Why::TimedOut(_) => "raise .timeout(), or look at the sample and storage it hung on",
             Why::Corrupt(_) => "a step or data set wrote outside its memory: look at its unsafe code",
         }
