@@ -318,7 +318,7 @@ mod planted {
 
     #[test]
     fn a_part_of_a_room_is_no_more_than_that_part() {
-        breaks("plan/geometry.rs", "use crate::sys::process::spawn;", "slab::layout, sys::limits");
+        breaks("plan/geometry.rs", "use crate::sys::process::spawn;", "slab::Rung, sys::limits");
         breaks("plan/geometry.rs", "use crate::sys::*;", "names `crate::sys::*`");
         breaks("plan/geometry.rs", "use crate::sys;", "names `crate::sys`;");
     }
