@@ -35,8 +35,11 @@ pub(crate) const UNSAFE_FILES: &[&str] = &[
     "decode/turbo.rs",
     "slab/lease.rs",
     "slab/view.rs",
+    "sys/environment.rs",
     "sys/mapped.rs",
     "sys/process.rs",
+    "sys/segment.rs",
+    "sys/shared.rs",
     "sys/signals.rs",
 ];
 
