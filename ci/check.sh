@@ -34,7 +34,8 @@ if has 'examples/*.rs'; then
 else
     skip "examples build" "no examples yet"
 fi
-step "rooms" count_tests cargo test --locked --test rooms
+[[ $with_tests == yes ]] || skip "rooms" "ran with the tests"
+[[ $with_tests == no ]] || step "rooms" count_tests cargo test --locked --test rooms
 script ci/containers.sh
 if cargo deny --version >/dev/null 2>&1; then
     step "deny" count_one cargo deny --locked check

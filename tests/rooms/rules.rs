@@ -15,15 +15,14 @@ pub(crate) const ROOMS: &[Room] = &[
     Room { name: "sync", may_import: &[] },
     // sync: the types of the ring are among those that may lie in a mapping, and sys says which may.
     Room { name: "sys", may_import: &["error", "sync"] },
-    Room { name: "shared", may_import: &["error", "sys"] },
     Room { name: "stats", may_import: &["error"] },
     Room { name: "synth", may_import: &["error", "hash"] },
     Room { name: "sampler", may_import: &["error", "hash"] },
-    Room { name: "dataset", may_import: &["error", "hash", "shared", "synth"] },
+    Room { name: "dataset", may_import: &["error", "hash", "sys::Shared", "sys::shared", "synth"] },
     Room { name: "decode", may_import: &["error", "tensor"] },
     Room { name: "transform", may_import: &["error", "tensor", "hash", "decode"] },
     Room { name: "slab", may_import: &["error", "tensor", "sys", "sync"] },
-    Room { name: "plan", may_import: &["error", "tensor", "slab::layout", "sys::limits"] },
+    Room { name: "plan", may_import: &["error", "tensor", "slab::layout", "slab::Rung", "sys::limits"] },
     Room { name: "worker", may_import: ALL_ABOVE },
     Room { name: "loader", may_import: ALL_ABOVE },
 ];
@@ -36,8 +35,11 @@ pub(crate) const UNSAFE_FILES: &[&str] = &[
     "decode/turbo.rs",
     "slab/lease.rs",
     "slab/view.rs",
+    "sys/environment.rs",
     "sys/mapped.rs",
     "sys/process.rs",
+    "sys/segment.rs",
+    "sys/shared.rs",
     "sys/signals.rs",
 ];
 
@@ -48,7 +50,7 @@ pub(crate) const MACRO_DOOR: &str = "__private";
 pub(crate) const ATOMIC_FILES: &[&str] = &["sync/prim.rs"];
 
 /// The files that may end the process: the binary's `main`, and a worker process, which never returns to `main`.
-pub(crate) const EXIT_FILES: &[&str] = &["main.rs", "worker/process.rs"];
+pub(crate) const EXIT_FILES: &[&str] = &["main.rs", "sys/environment.rs"];
 
 /// Code lines that a file may have: lines that hold more than comment and blank.
 pub(crate) const MAX_CODE_LINES: usize = 500;
