@@ -43,8 +43,18 @@ impl ErrorKind {
     pub fn from_wire(number: u16) -> Option<Self> {
         use ErrorKind::*;
         [
-            Config, Dataset, Decode, Limit, Transform, Collate, WorkerDied, Timeout, SharedMemory, Pinning,
-            Io, Closed,
+            Config,
+            Dataset,
+            Decode,
+            Limit,
+            Transform,
+            Collate,
+            WorkerDied,
+            Timeout,
+            SharedMemory,
+            Pinning,
+            Io,
+            Closed,
         ]
         .into_iter()
         .find(|kind| *kind as u16 == number)
@@ -280,7 +290,8 @@ mod tests {
 
     #[test]
     fn places_are_listed_in_one_bracket() {
-        let error = Error::new(ErrorKind::Decode, "no end").with_path("a/b.jpg").with_index(4).with_position(9);
+        let error =
+            Error::new(ErrorKind::Decode, "no end").with_path("a/b.jpg").with_index(4).with_position(9);
         assert_eq!(error.to_string(), "decode: no end (a/b.jpg, sample 4, position 9)");
         assert_eq!(format!("{error:?}"), error.to_string());
     }

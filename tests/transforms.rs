@@ -1,4 +1,5 @@
 //! Steps against reference pictures made by torchvision and Pillow (`tests/fixtures/transform/make.py`).
+#![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 use std::path::Path;
 

@@ -301,3 +301,91 @@ impl Transform for RandomCrop {
         unscaled(left, top, self.size.square(), full)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::SampleKey;
+    use super::*;
+
+    fn rng(position: u64) -> SampleRng {
+        SampleRng::root(SampleKey::new(5, 0, position)).child("Crop", 0)
+    }
+
+    #[test]
+    fn resized_crops_keep_to_area_and_ratio_and_spread_over_both() {
+        let (step, full) = (RandomResizedCrop::new(224), Size::new(600, 400));
+        let n = 20_000;
+        let (mut areas, mut logs, mut centres) = (0.0, 0.0, 0.0);
+        for position in 0..n {
+            let rect = step.draw(full, &mut rng(position));
+            assert!(Rect::whole(full).contains(rect));
+            let area = rect.size().pixels() as f64 / full.pixels() as f64;
+            let ratio = f64::from(rect.width) / f64::from(rect.height);
+            // Whole pixels move both a little past their bounds.
+            assert!((0.079..=1.0).contains(&area) && (0.74..1.35).contains(&ratio), "{rect:?}");
+            areas += area;
+            logs += libm::log(ratio);
+            centres += (f64::from(rect.left) + f64::from(rect.width) / 2.0) / 600.0;
+        }
+        let mean = |sum: f64| sum / n as f64;
+        // Means over u in [0.08, min(1, a / 1.5)] and log a in [log 3/4, log 4/3], both uniform, given that the part fits.
+        assert!((mean(areas) - 0.3885).abs() < 0.007, "{}", mean(areas));
+        assert!((mean(logs) - 0.0311).abs() < 0.006, "{}", mean(logs));
+        assert!((mean(centres) - 0.5).abs() < 0.01, "{}", mean(centres));
+    }
+
+    #[test]
+    fn shapes_that_never_fit_fall_back_to_the_middle() {
+        let step = RandomResizedCrop::new(8).scale(1.0, 1.0);
+        let draw = |w, h| step.draw(Size::new(w, h), &mut rng(0));
+        assert_eq!(draw(1000, 9), Rect { left: 494, top: 0, width: 12, height: 9 });
+        assert_eq!(draw(9, 1000), Rect { left: 0, top: 494, width: 9, height: 12 });
+        assert_eq!(draw(1, 1), Rect { left: 0, top: 0, width: 1, height: 1 });
+        assert_eq!(draw(1000, 1), Rect { left: 499, top: 0, width: 1, height: 1 });
+    }
+
+    #[test]
+    fn what_is_requested_is_what_is_cut() {
+        let (step, full) = (RandomResizedCrop::new(8), Size::new(50, 40));
+        for position in 0..50 {
+            let request = step.request(full, &mut rng(position)).unwrap();
+            assert_eq!(
+                request,
+                Request { region: step.draw(full, &mut rng(position)), target: Size::new(8, 8) }
+            );
+        }
+    }
+
+    #[test]
+    fn random_crops_reach_every_place_equally() {
+        let step = RandomCrop::new(30).padding(1);
+        let mut counts = [[0u32; 5]; 4];
+        for position in 0..20_000 {
+            let (left, top) = step.draw(Size::new(32, 31), &mut rng(position)).unwrap();
+            counts[(top + 1) as usize][(left + 1) as usize] += 1;
+        }
+        let chi: f64 = counts.iter().flatten().map(|&n| (f64::from(n) - 1000.0).powi(2) / 1000.0).sum();
+        assert!(chi < 43.82, "chi-square {chi} of 19 degrees exceeds the 0.999 quantile");
+    }
+
+    #[test]
+    fn random_crop_pads_or_names_the_remedy() {
+        let small = Size::new(10, 40);
+        let error = RandomCrop::new(20).draw(small, &mut rng(0)).unwrap_err();
+        assert!(error.remedy().unwrap().contains("pad_if_needed"));
+        for position in 0..50 {
+            let (left, top) =
+                RandomCrop::new(20).pad_if_needed(true).draw(small, &mut rng(position)).unwrap();
+            assert!((-10..=0).contains(&left) && (0..=20).contains(&top));
+        }
+    }
+
+    #[test]
+    fn the_middle_is_rounded_to_even_and_padded_downwards() {
+        let corner = |w, h| CenterCrop::new(10).corner(Size::new(w, h));
+        assert_eq!(corner(11, 13), (0, 2));
+        assert_eq!(corner(15, 17), (2, 4));
+        assert_eq!(corner(7, 8), (-1, -1));
+        assert_eq!(corner(10, 1), (0, -4));
+    }
+}

@@ -207,8 +207,8 @@ impl Pipeline {
         toml::from_str(text).map_err(|error| unreadable("read from TOML", &error))
     }
 
-    /// Returns a number that is equal for pipelines that give equal bytes: a hash (64-bit FNV-1a) of the JSON form, of
-    /// [`PIPELINE_VERSION`] and of [`RNG_VERSION`].
+    /// Returns a number that changes with whatever may change the output's bytes: a hash (64-bit FNV-1a) of the JSON form,
+    /// of [`PIPELINE_VERSION`] and of [`RNG_VERSION`]. Steps of your own must serialise in a fixed order (no `HashMap`).
     pub fn fingerprint(&self) -> u64 {
         let text = self.to_json().unwrap_or_else(|_| format!("{self:?}"));
         fnv1a(format!("{PIPELINE_VERSION}.{RNG_VERSION}:{text}").as_bytes())
