@@ -230,7 +230,7 @@ fn every_dtype_and_layout_holds_the_same_values() {
 }
 
 #[test]
-fn normalisation_equals_torchvision_within_5e_7_of_unit_scale() {
+fn normalisation_equals_torchvision_within_5e_7() {
     let image = picture(256, 3);
     let pipeline = Pipeline::new().then(CenterCrop::new([3, 256])).then(Normalize::IMAGENET);
     let out = floats(&run(pipeline, raw(&image), 0));
@@ -253,12 +253,12 @@ fn erasing_after_the_normalisation_puts_elements_in_place() {
             base().then(RandomErasing::new(1.0).value([50.0, 60.0, 70.0])).output(DType::F32, layout);
         let erased = floats(&run(erased, raw(&image), 0));
         let mut counts = [0; 3];
-        for n in 0..1200 {
+        for (n, &value) in erased.iter().enumerate() {
             let (channel, pixel) = if layout == Layout::Nchw { (n / 400, n % 400) } else { (n % 3, n / 3) };
-            if erased[n] == [50.0, 60.0, 70.0][channel] {
+            if value == [50.0, 60.0, 70.0][channel] {
                 counts[channel] += 1;
             } else {
-                assert_eq!(erased[n], plain[channel * 400 + pixel]);
+                assert_eq!(value, plain[channel * 400 + pixel]);
             }
         }
         assert!(counts[0] >= 6 && counts == [counts[0]; 3], "{counts:?}");

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::decode::Image;
 use crate::error::{Error, ErrorKind, Result};
 
-use super::crop::positive_bounds;
+use super::resized_crop::positive_bounds;
 use super::{Sample, SampleRng, Shape, Side, Transform};
 
 /// Blurs with a Gaussian of random `sigma` (default 0.1 to 2) cut to `kernel_size` pixels (odd).

@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 use crate::decode::{Rect, Size};
 use crate::error::{Error, ErrorKind, Result};
 
-use super::crop::positive_bounds;
 use super::flip::check_probability;
+use super::resized_crop::positive_bounds;
 use super::{Domain, Fill, Sample, SampleRng, Shape, Transform};
 
 /// Erases a random rectangle with probability `p` (Zhong et al., "Random erasing data augmentation", 2017).

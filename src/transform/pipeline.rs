@@ -25,7 +25,7 @@ pub const PIPELINE_VERSION: u32 = 1;
 /// assert_eq!(pipeline.check(Shape::Varying)?.width, 32);
 /// let copy = Pipeline::from_json(&pipeline.to_json()?)?;
 /// assert_eq!(copy.fingerprint(), pipeline.fingerprint());
-/// # forebay::Result::Ok(())
+/// # Ok::<(), forebay::Error>(())
 /// ```
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -200,7 +200,7 @@ impl Pipeline {
     ///     "#,
     /// )?;
     /// assert_eq!(pipeline.steps.len(), 2);
-    /// # forebay::Result::Ok(())
+    /// # Ok::<(), forebay::Error>(())
     /// ```
     #[cfg(feature = "cli")]
     pub fn from_toml(text: &str) -> Result<Self> {
