@@ -1,5 +1,5 @@
 //! The resizer gives the same bytes at every level of SIMD support, so that batches are equal on every machine.
-#![allow(unsafe_code)]
+#![allow(unsafe_code, clippy::unwrap_used)]
 
 use fast_image_resize::images::{TypedCroppedImage, TypedImage, TypedImageRef};
 use fast_image_resize::pixels::U8x3;

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::decode::Image;
 use crate::error::{Error, ErrorKind, Result};
 
-use super::crop::positive_bounds;
+use super::resized_crop::positive_bounds;
 use super::{Sample, SampleRng, Shape, Side, Transform};
 
 /// Blurs with a Gaussian of random `sigma` (default 0.1 to 2) cut to `kernel_size` pixels (odd).
@@ -147,4 +147,32 @@ fn blur(image: &mut Image, across: &Kernel, down: &Kernel, floats: &mut Vec<f32>
 fn round_level(value: f32) -> u8 {
     const SHIFT: f32 = 12_582_912.0;
     ((value + SHIFT) - SHIFT) as u8
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::decode::Size;
+
+    #[test]
+    fn borders_are_reflected_without_repeating_the_last_pixel() {
+        let row: Vec<usize> = (-4..8).map(|at| reflect(at, 4)).collect();
+        assert_eq!(row, [2, 3, 2, 1, 0, 1, 2, 3, 2, 1, 0, 1]);
+        assert!((-9..9).all(|at| reflect(at, 1) == 0));
+    }
+
+    #[test]
+    fn levels_are_rounded_to_nearest_and_halves_to_even() {
+        let rounded = [0.0, 0.4, 0.5, 1.5, 2.5, 254.6, 255.4, -0.2].map(round_level);
+        assert_eq!(rounded, [0, 0, 0, 2, 2, 255, 255, 0]);
+    }
+
+    #[test]
+    fn a_flat_picture_stays_flat() {
+        let mut image = Image::default();
+        image.reset(Size::new(5, 3));
+        image.pixels.fill(200);
+        blur(&mut image, &Kernel::new(23, 2.0), &Kernel::new(7, 0.4), &mut Vec::new());
+        assert!(image.pixels.iter().all(|&level| level == 200), "{:?}", image.pixels);
+    }
 }

@@ -65,3 +65,48 @@ pub(super) fn mirror(rect: Rect, full: Size, horizontal: bool, vertical: bool) -
     }
     mirrored
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Pixel (x, y) is [x, y, 7].
+    fn grid(width: u32, height: u32) -> Image {
+        let pixels = (0..height).flat_map(|y| (0..width).flat_map(move |x| [x as u8, y as u8, 7])).collect();
+        Image { width, height, pixels }
+    }
+
+    fn at(image: &Image, x: u32, y: u32) -> [u8; 3] {
+        image.pixels.as_chunks::<3>().0[(y * image.width + x) as usize]
+    }
+
+    #[test]
+    fn flips_move_each_pixel_to_its_mirror_place() {
+        for (width, height) in [(1, 1), (4, 3), (3, 4), (1, 5), (5, 1), (2, 2)] {
+            let (mut sideways, mut upside) = (grid(width, height), grid(width, height));
+            flip_horizontal(&mut sideways);
+            flip_vertical(&mut upside);
+            for (x, y) in (0..width).flat_map(|x| (0..height).map(move |y| (x, y))) {
+                assert_eq!(at(&sideways, x, y), [(width - 1 - x) as u8, y as u8, 7]);
+                assert_eq!(at(&upside, x, y), [x as u8, (height - 1 - y) as u8, 7]);
+            }
+        }
+    }
+
+    #[test]
+    fn crops_are_filled_wherever_they_leave_the_picture() {
+        let source = grid(6, 5);
+        let mut cut = Image::default();
+        for (left, top) in (-9..9).flat_map(|left| (-9..9).map(move |top| (left, top))) {
+            crop(&source, left, top, Size::new(4, 3), [9; 3], &mut cut);
+            for (x, y) in (0..4).flat_map(|x| (0..3).map(move |y| (x, y))) {
+                let (from_x, from_y) = (i64::from(x) + left, i64::from(y) + top);
+                let inside = (0..6).contains(&from_x) && (0..5).contains(&from_y);
+                let expected = if inside { [from_x as u8, from_y as u8, 7] } else { [9; 3] };
+                assert_eq!(at(&cut, x, y), expected, "{left} {top} {x} {y}");
+            }
+        }
+        crop(&source, i64::from(u32::MAX), -i64::from(u32::MAX), Size::new(2, 2), [3; 3], &mut cut);
+        assert_eq!(cut.pixels, [3; 12]);
+    }
+}

@@ -7,108 +7,6 @@ use crate::error::{Error, ErrorKind, Result};
 
 use super::{Sample, SampleRng, Shape, Side, Transform};
 
-/// Cuts out a random part of random aspect ratio and resizes it (bilinear, antialiased).
-///
-/// torchvision's: ten tries at an area of `scale` times the picture's and a log-uniform `ratio` (width / height); if none
-/// fits, the largest centred part whose ratio is within bounds. The random numbers differ from torchvision's; a resized
-/// part is within 1 level of Pillow's resize.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct RandomResizedCrop {
-    size: Side,
-    #[serde(default = "default_scale")]
-    scale: [f64; 2],
-    #[serde(default = "default_ratio")]
-    ratio: [f64; 2],
-}
-
-const fn default_scale() -> [f64; 2] {
-    [0.08, 1.0]
-}
-
-const fn default_ratio() -> [f64; 2] {
-    [3.0 / 4.0, 4.0 / 3.0]
-}
-
-impl RandomResizedCrop {
-    /// Creates the step from the output's side, or `[height, width]`; scale 0.08 to 1, ratio 3/4 to 4/3.
-    pub fn new(size: impl Into<Side>) -> Self {
-        RandomResizedCrop { size: size.into(), scale: default_scale(), ratio: default_ratio() }
-    }
-
-    /// Sets the bounds of the part's area as shares of the picture's.
-    #[must_use]
-    pub fn scale(mut self, low: f64, high: f64) -> Self {
-        self.scale = [low, high];
-        self
-    }
-
-    /// Sets the bounds of the part's width / height, before resizing.
-    #[must_use]
-    pub fn ratio(mut self, low: f64, high: f64) -> Self {
-        self.ratio = [low, high];
-        self
-    }
-
-    fn draw(&self, full: Size, rng: &mut SampleRng) -> Rect {
-        let area = full.pixels() as f64;
-        let [log_low, log_high] = self.ratio.map(libm::log);
-        for _ in 0..10 {
-            let target = area * rng.uniform_in(self.scale[0], self.scale[1]);
-            let aspect = libm::exp(rng.uniform_in(log_low, log_high));
-            let width = libm::rint(libm::sqrt(target * aspect));
-            let height = libm::rint(libm::sqrt(target / aspect));
-            let fits = |side: f64, limit: u32| side >= 1.0 && side <= f64::from(limit);
-            if fits(width, full.width) && fits(height, full.height) {
-                let (width, height) = (width as u32, height as u32);
-                let top = rng.range(0, u64::from(full.height - height) + 1) as u32;
-                let left = rng.range(0, u64::from(full.width - width) + 1) as u32;
-                return Rect { left, top, width, height };
-            }
-        }
-        self.centred(full)
-    }
-
-    fn centred(&self, full: Size) -> Rect {
-        let (w, h) = (f64::from(full.width), f64::from(full.height));
-        let side = |length: f64, limit: u32| (libm::rint(length) as u32).clamp(1, limit);
-        let (width, height) = match w / h {
-            ratio if ratio < self.ratio[0] => (full.width, side(w / self.ratio[0], full.height)),
-            ratio if ratio > self.ratio[1] => (side(h * self.ratio[1], full.width), full.height),
-            _ => (full.width, full.height),
-        };
-        Rect { left: (full.width - width) / 2, top: (full.height - height) / 2, width, height }
-    }
-}
-
-#[typetag::serde]
-impl Transform for RandomResizedCrop {
-    fn apply(&self, sample: &mut Sample, rng: &mut SampleRng) -> Result<()> {
-        let rect = self.draw(sample.size(), rng);
-        sample.crop_resize(rect, self.size.square())
-    }
-
-    fn shape(&self, _input: Shape) -> Result<Shape> {
-        self.size.check()?;
-        positive_bounds("RandomResizedCrop: scale", self.scale)?;
-        positive_bounds("RandomResizedCrop: ratio", self.ratio)?;
-        Ok(Shape::Fixed(self.size.square()))
-    }
-
-    fn request(&self, full: Size, rng: &mut SampleRng) -> Option<Request> {
-        Some(Request { region: self.draw(full, rng), target: self.size.square() })
-    }
-}
-
-/// Checks a pair of bounds that must be positive, finite and in order.
-pub(super) fn positive_bounds(what: &str, [low, high]: [f64; 2]) -> Result<()> {
-    if low > 0.0 && low <= high && high <= 1e6 {
-        return Ok(());
-    }
-    Err(Error::new(ErrorKind::Config, format!("{what} [{low}, {high}] is out of range"))
-        .with_remedy("give two numbers [low, high] with 0 < low <= high"))
-}
-
 /// Cuts out the middle. Where the picture is smaller, it is padded with black, as torchvision does.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -299,5 +197,48 @@ impl Transform for RandomCrop {
     fn request(&self, full: Size, rng: &mut SampleRng) -> Option<Request> {
         let (left, top) = self.draw(full, rng).ok()?;
         unscaled(left, top, self.size.square(), full)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::SampleKey;
+    use super::*;
+
+    fn rng(position: u64) -> SampleRng {
+        SampleRng::root(SampleKey::new(5, 0, position)).child("Crop", 0)
+    }
+
+    #[test]
+    fn random_crops_reach_every_place_equally() {
+        let step = RandomCrop::new(30).padding(1);
+        let mut counts = [[0u32; 5]; 4];
+        for position in 0..20_000 {
+            let (left, top) = step.draw(Size::new(32, 31), &mut rng(position)).unwrap();
+            counts[(top + 1) as usize][(left + 1) as usize] += 1;
+        }
+        let chi: f64 = counts.iter().flatten().map(|&n| (f64::from(n) - 1000.0).powi(2) / 1000.0).sum();
+        assert!(chi < 43.82, "chi-square {chi} of 19 degrees exceeds the 0.999 quantile");
+    }
+
+    #[test]
+    fn random_crop_pads_or_names_the_remedy() {
+        let small = Size::new(10, 40);
+        let error = RandomCrop::new(20).draw(small, &mut rng(0)).unwrap_err();
+        assert!(error.remedy().unwrap().contains("pad_if_needed"));
+        for position in 0..50 {
+            let (left, top) =
+                RandomCrop::new(20).pad_if_needed(true).draw(small, &mut rng(position)).unwrap();
+            assert!((-10..=0).contains(&left) && (0..=20).contains(&top));
+        }
+    }
+
+    #[test]
+    fn the_middle_is_rounded_to_even_and_padded_downwards() {
+        let corner = |w, h| CenterCrop::new(10).corner(Size::new(w, h));
+        assert_eq!(corner(11, 13), (0, 2));
+        assert_eq!(corner(15, 17), (2, 4));
+        assert_eq!(corner(7, 8), (-1, -1));
+        assert_eq!(corner(10, 1), (0, -4));
     }
 }

@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 use crate::decode::{Rect, Size};
 use crate::error::{Error, ErrorKind, Result};
 
-use super::crop::positive_bounds;
 use super::flip::check_probability;
+use super::resized_crop::positive_bounds;
 use super::{Domain, Fill, Sample, SampleRng, Shape, Transform};
 
 /// Erases a random rectangle with probability `p` (Zhong et al., "Random erasing data augmentation", 2017).
@@ -155,5 +155,34 @@ impl Transform for RandomErasing {
             Value::Named(Named::Random) => Domain::Normalized,
             _ => Domain::Either,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::SampleKey;
+    use super::*;
+
+    #[test]
+    fn rectangles_keep_to_area_and_ratio() {
+        let (step, full) = (RandomErasing::default(), Size::new(200, 300));
+        let mut areas = 0.0;
+        for position in 0..5000 {
+            let mut rng = SampleRng::root(SampleKey::new(5, 0, position));
+            let rect = step.draw(full, &mut rng).unwrap();
+            assert!(Rect::whole(full).contains(rect));
+            let area = rect.size().pixels() as f64 / full.pixels() as f64;
+            let ratio = f64::from(rect.height) / f64::from(rect.width);
+            assert!((0.019..0.335).contains(&area) && (0.29..3.4).contains(&ratio), "{rect:?}");
+            areas += area / 5000.0;
+        }
+        assert!((0.16..0.185).contains(&areas), "{areas}");
+    }
+
+    #[test]
+    fn nothing_is_erased_where_nothing_fits() {
+        let step = RandomErasing::new(1.0).scale(1.0, 1.0).ratio(1.0, 1.0);
+        let mut rng = SampleRng::root(SampleKey::new(5, 0, 0));
+        assert_eq!(step.draw(Size::new(10, 10), &mut rng), None);
     }
 }

@@ -1,7 +1,8 @@
 //! The last pass: from 8-bit pixels to the slot, with flips, normalisation, element type, layout and erased parts.
 //!
 //! An element depends on one byte and its channel, so 256 values a channel are worked out once and looked up. That costs
-//! less than converting (f16 above all), and gives the same bytes on every machine.
+//! no more than converting (32 against 35 microseconds for 224x224 f32, 32 for f16, on a 2-core x86-64 VM without AVX code), and
+//! gives the same bytes on every machine.
 
 use half::{bf16, f16};
 
@@ -140,7 +141,6 @@ fn for_each_element(rect: Rect, size: Size, layout: Layout, mut visit: impl FnMu
 }
 
 /// Writes every element once: flips, layout, and what `element` makes of a channel's byte.
-#[inline(always)]
 fn lay<const N: usize>(
     image: &Image,
     flips: Flips,
@@ -153,35 +153,46 @@ fn lay<const N: usize>(
     let (pixels, _) = image.pixels.as_chunks::<3>();
     for y in 0..height {
         let from = if flips.vertical { height - 1 - y } else { y };
-        let row = &pixels[from * width..][..width];
-        match layout {
-            Layout::Nchw => {
-                let (r, rest) = out.split_at_mut(width * height);
-                let (g, b) = rest.split_at_mut(width * height);
-                let at = y * width..(y + 1) * width;
-                let planes = r[at.clone()].iter_mut().zip(&mut g[at.clone()]).zip(&mut b[at]);
-                let put = |(((r, g), b), pixel): (((&mut [u8; N], &mut [u8; N]), &mut [u8; N]), &[u8; 3])| {
-                    *r = element(0, pixel[0]);
-                    *g = element(1, pixel[1]);
-                    *b = element(2, pixel[2]);
-                };
-                if flips.horizontal {
-                    planes.zip(row.iter().rev()).for_each(put);
-                } else {
-                    planes.zip(row).for_each(put);
-                }
-            }
-            Layout::Nhwc => {
-                let (to, _) = out[y * width * 3..][..width * 3].as_chunks_mut::<3>();
-                let put = |(to, pixel): (&mut [[u8; N]; 3], &[u8; 3])| {
-                    *to = [element(0, pixel[0]), element(1, pixel[1]), element(2, pixel[2])];
-                };
-                if flips.horizontal {
-                    to.iter_mut().zip(row.iter().rev()).for_each(put);
-                } else {
-                    to.iter_mut().zip(row).for_each(put);
-                }
-            }
+        let row = pixels[from * width..][..width].iter();
+        match (layout, flips.horizontal) {
+            (Layout::Nchw, false) => planar(out, y * width, row, &element),
+            (Layout::Nchw, true) => planar(out, y * width, row.rev(), &element),
+            (Layout::Nhwc, false) => interleaved(out, y * width, row, &element),
+            (Layout::Nhwc, true) => interleaved(out, y * width, row.rev(), &element),
         }
+    }
+}
+
+/// Writes pixels into three planes, from pixel `start` on.
+#[inline(always)]
+fn planar<'a, const N: usize>(
+    out: &mut [[u8; N]],
+    start: usize,
+    pixels: impl ExactSizeIterator<Item = &'a [u8; 3]>,
+    element: &impl Fn(usize, u8) -> [u8; N],
+) {
+    let plane = out.len() / 3;
+    let (r, rest) = out.split_at_mut(plane);
+    let (g, b) = rest.split_at_mut(plane);
+    let at = start..start + pixels.len();
+    let places = r[at.clone()].iter_mut().zip(&mut g[at.clone()]).zip(&mut b[at]);
+    for (((r, g), b), pixel) in places.zip(pixels) {
+        *r = element(0, pixel[0]);
+        *g = element(1, pixel[1]);
+        *b = element(2, pixel[2]);
+    }
+}
+
+/// Writes pixels one after the other, from pixel `start` on.
+#[inline(always)]
+fn interleaved<'a, const N: usize>(
+    out: &mut [[u8; N]],
+    start: usize,
+    pixels: impl ExactSizeIterator<Item = &'a [u8; 3]>,
+    element: &impl Fn(usize, u8) -> [u8; N],
+) {
+    let (places, _) = out[start * 3..][..pixels.len() * 3].as_chunks_mut::<3>();
+    for (place, pixel) in places.iter_mut().zip(pixels) {
+        *place = [element(0, pixel[0]), element(1, pixel[1]), element(2, pixel[2])];
     }
 }

@@ -25,7 +25,7 @@ pub const PIPELINE_VERSION: u32 = 1;
 /// assert_eq!(pipeline.check(Shape::Varying)?.width, 32);
 /// let copy = Pipeline::from_json(&pipeline.to_json()?)?;
 /// assert_eq!(copy.fingerprint(), pipeline.fingerprint());
-/// # forebay::Result::Ok(())
+/// # Ok::<(), forebay::Error>(())
 /// ```
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -200,15 +200,15 @@ impl Pipeline {
     ///     "#,
     /// )?;
     /// assert_eq!(pipeline.steps.len(), 2);
-    /// # forebay::Result::Ok(())
+    /// # Ok::<(), forebay::Error>(())
     /// ```
     #[cfg(feature = "cli")]
     pub fn from_toml(text: &str) -> Result<Self> {
         toml::from_str(text).map_err(|error| unreadable("read from TOML", &error))
     }
 
-    /// Returns a number that is equal for pipelines that give equal bytes: a hash (64-bit FNV-1a) of the JSON form, of
-    /// [`PIPELINE_VERSION`] and of [`RNG_VERSION`].
+    /// Returns a number that changes with whatever may change the output's bytes: a hash (64-bit FNV-1a) of the JSON form,
+    /// of [`PIPELINE_VERSION`] and of [`RNG_VERSION`]. Steps of your own must serialise in a fixed order (no `HashMap`).
     pub fn fingerprint(&self) -> u64 {
         let text = self.to_json().unwrap_or_else(|_| format!("{self:?}"));
         fnv1a(format!("{PIPELINE_VERSION}.{RNG_VERSION}:{text}").as_bytes())

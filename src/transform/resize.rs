@@ -103,3 +103,28 @@ impl Transform for Resize {
 
 /// The largest picture that resizing by the shorter side may produce: a strip of 1 x 60,000 pixels would explode.
 const MAX_PIXELS: u64 = 1 << 28;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longer_side_is_truncated_as_in_torchvision() {
+        let target = |step: Resize, w, h| step.target(Size::new(w, h));
+        assert_eq!(target(Resize::new(256), 500, 375), Size::new(341, 256));
+        assert_eq!(target(Resize::new(256), 375, 500), Size::new(256, 341));
+        assert_eq!(target(Resize::new(256), 7, 7), Size::new(256, 256));
+        assert_eq!(target(Resize::new(256).max_size(300), 500, 375), Size::new(300, 225));
+        assert_eq!(target(Resize::new([20, 30]), 500, 375), Size::new(30, 20));
+        assert_eq!(target(Resize::new(2).max_size(3), 1000, 1), Size::new(3, 1));
+    }
+
+    #[test]
+    fn a_strip_that_would_explode_is_refused() {
+        let mut sample =
+            Sample::new(crate::decode::Image { width: 60_000, height: 1, pixels: vec![0; 180_000] }, 0);
+        let mut rng = SampleRng::root(super::super::SampleKey::new(0, 0, 0));
+        let error = Resize::new(256).apply(&mut sample, &mut rng).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Limit);
+    }
+}

@@ -336,3 +336,94 @@ fn whole_rect(left: i64, top: i64, size: Size) -> Option<Rect> {
     let (left, top) = (u32::try_from(left).ok()?, u32::try_from(top).ok()?);
     Some(Rect { left, top, width: size.width, height: size.height })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn gradient(width: u32, height: u32) -> Image {
+        let pixels = (0..height).flat_map(|y| (0..width).flat_map(move |x| [x as u8, y as u8, 9])).collect();
+        Image { width, height, pixels }
+    }
+
+    /// The part of `rect` as a decoder that skips the rest delivers it.
+    fn partial(whole: &Image, rect: Rect) -> Sample {
+        let mut sample = Sample::default();
+        let image = sample.begin(1);
+        canvas::crop(whole, rect.left.into(), rect.top.into(), rect.size(), [0; 3], image);
+        sample.decoded(Decoded { full: whole.size(), covers: rect });
+        sample
+    }
+
+    #[test]
+    fn a_part_behaves_as_the_whole_picture_within_its_borders() {
+        let whole = gradient(50, 40);
+        let covers = Rect { left: 10, top: 5, width: 30, height: 20 };
+        let inner = Rect { left: 12, top: 9, width: 17, height: 11 };
+        for (horizontal, vertical) in [(false, false), (true, false), (false, true), (true, true)] {
+            let results = [Sample::new(whole.clone(), 1), partial(&whole, covers)].map(|mut sample| {
+                assert_eq!(sample.size(), Size::new(50, 40));
+                if horizontal {
+                    sample.flip_horizontal();
+                }
+                if vertical {
+                    sample.flip_vertical();
+                }
+                let place = canvas::mirror(inner, whole.size(), horizontal, vertical);
+                sample.crop_resize(place, Size::new(8, 9)).unwrap();
+                sample.image().unwrap().clone()
+            });
+            assert_eq!(results[0], results[1]);
+        }
+        let mut part = partial(&whole, covers);
+        part.crop(12, 9, Size::new(17, 11), [0; 3]).unwrap();
+        let mut cut = Sample::new(whole.clone(), 1);
+        cut.crop(12, 9, Size::new(17, 11), [0; 3]).unwrap();
+        assert_eq!(part.image().unwrap(), cut.image().unwrap());
+    }
+
+    #[test]
+    fn the_undecoded_rest_of_a_picture_is_black() {
+        let whole = gradient(50, 40);
+        let covers = Rect { left: 10, top: 5, width: 30, height: 20 };
+        let mut part = partial(&whole, covers);
+        let image = part.image().unwrap();
+        let at = |x: usize, y: usize| image.pixels.as_chunks::<3>().0[y * 50 + x];
+        assert_eq!(
+            (image.size(), at(9, 5), at(10, 5), at(39, 24)),
+            (whole.size(), [0; 3], [10, 5, 9], [39, 24, 9])
+        );
+    }
+
+    #[test]
+    fn a_picture_decoded_at_half_size_can_be_cut_and_not_looked_at() {
+        let half = |sample: &mut Sample| {
+            *sample.begin(0) = gradient(25, 20);
+            sample.decoded(Decoded { full: Size::new(50, 40), covers: Rect::whole(Size::new(50, 40)) });
+        };
+        let mut sample = Sample::default();
+        half(&mut sample);
+        assert!(sample.image().unwrap_err().remedy().unwrap().contains("crop_resize"));
+        half(&mut sample);
+        sample.crop_resize(Rect { left: 10, top: 20, width: 20, height: 10 }, Size::new(10, 5)).unwrap();
+        let image = sample.image().unwrap();
+        assert_eq!((image.size(), &image.pixels[..3]), (Size::new(10, 5), &[5, 10, 9][..]));
+        half(&mut sample);
+        sample.crop_resize(Rect { left: 11, top: 21, width: 21, height: 11 }, Size::new(7, 3)).unwrap();
+        assert_eq!(sample.image().unwrap().size(), Size::new(7, 3));
+    }
+
+    #[test]
+    fn rectangles_outside_the_picture_are_refused() {
+        let mut sample = Sample::new(gradient(5, 4), 0);
+        let outside = Rect { left: 1, top: 0, width: 5, height: 4 };
+        let huge = Rect { left: u32::MAX, top: 0, width: u32::MAX, height: 1 };
+        let empty = Rect { left: 0, top: 0, width: 0, height: 4 };
+        for rect in [outside, huge, empty] {
+            assert!(sample.crop_resize(rect, Size::new(2, 2)).is_err());
+        }
+        assert!(sample.crop_resize(Rect::whole(Size::new(5, 4)), Size::new(0, 2)).is_err());
+        assert!(sample.erase(outside, Fill::Constant([0.0; 3])).is_err());
+        assert!(sample.crop(0, 0, Size::new(0, 1), [0; 3]).is_err());
+    }
+}
