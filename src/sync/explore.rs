@@ -1,5 +1,8 @@
 //! What the loom cases of this room share: counting what was explored, and a doorbell without a time limit.
 
+#![allow(unsafe_code)]
+
+use loom::cell::UnsafeCell;
 use loom::sync::{Condvar, Mutex};
 
 /// Runs a case in every interleaving that loom finds, and prints how many there were.
@@ -41,5 +44,26 @@ impl Bell {
             rings = self.rung.wait(rings).unwrap();
         }
         *rings = false;
+    }
+}
+
+/// A stand-in for plain memory: loom fails when two threads use it, one of them writing, without an order between them.
+///
+/// Loom never delays a load past a later store, so for a slot that is overwritten too early this stands watch.
+#[derive(Default)]
+pub struct Plain(UnsafeCell<()>);
+
+// SAFETY: it holds no data, and whether threads use it in order is what loom checks.
+unsafe impl Sync for Plain {}
+
+impl Plain {
+    /// Reads.
+    pub fn read(&self) {
+        self.0.with(|_| ());
+    }
+
+    /// Writes.
+    pub fn write(&self) {
+        self.0.with_mut(|_| ());
     }
 }

@@ -26,6 +26,9 @@ pub struct Ring<const W: usize, const N: usize> {
     /// How many messages were popped; written by the consumer only.
     head: Line,
     slots: [[AtomicU64; W]; N],
+    /// What loom watches in the place of each slot.
+    #[cfg(all(test, loom))]
+    watched: [super::explore::Plain; N],
 }
 
 impl<const W: usize, const N: usize> Ring<W, N> {
@@ -40,7 +43,13 @@ impl<const W: usize, const N: usize> Ring<W, N> {
     pub fn new() -> Self {
         let line = || Line { index: AtomicU32::new(0) };
         let slots = std::array::from_fn(|_| std::array::from_fn(|_| AtomicU64::new(0)));
-        Ring { tail: line(), head: line(), slots }
+        Ring {
+            tail: line(),
+            head: line(),
+            slots,
+            #[cfg(all(test, loom))]
+            watched: std::array::from_fn(|_| Default::default()),
+        }
     }
 
     /// Empties it for a successor. Neither side may use it meanwhile, nor go on with it afterwards.
@@ -100,6 +109,8 @@ impl<const W: usize, const N: usize, M: Deref<Target = Ring<W, N>>> Producer<M> 
                 return Err(PushError::Full);
             }
         }
+        #[cfg(all(test, loom))]
+        self.memory.watched[self.tail as usize & (N - 1)].write();
         for (word, &value) in self.memory.slot(self.tail).iter().zip(message) {
             word.store(value, Ordering::Relaxed);
         }
@@ -170,6 +181,8 @@ impl<const W: usize, const N: usize, M: Deref<Target = Ring<W, N>>> Consumer<M> 
                 return Ok(None);
             }
         }
+        #[cfg(all(test, loom))]
+        self.memory.watched[self.head as usize & (N - 1)].read();
         let slot = self.memory.slot(self.head);
         let message = std::array::from_fn(|word| slot[word].load(Ordering::Relaxed));
         self.head = self.head.wrapping_add(1);
