@@ -120,9 +120,12 @@ impl fmt::Display for Event {
     }
 }
 
+/// What is called with each event.
+type Handler = dyn Fn(&Event) + Send + Sync;
+
 /// Where a loader's events go.
 #[derive(Clone, Default)]
-pub(crate) struct Sink(Option<Arc<dyn Fn(&Event) + Send + Sync>>);
+pub(crate) struct Sink(Option<Arc<Handler>>);
 
 impl Sink {
     /// Sends events to `handler`.

@@ -41,12 +41,13 @@
 #[cfg(not(target_os = "linux"))]
 compile_error!("forebay runs on Linux only: it stands on memfd, pidfd, epoll and eventfd");
 
-#[cfg(not(all(test, loom)))] // its tables lie in shared arrays
 pub mod dataset;
 pub mod decode;
 mod error;
 mod event;
 mod hash;
+// Loom's atomics lie differently in memory, so under loom nothing is mapped.
+#[cfg(not(all(test, loom)))]
 mod loader;
 mod plan;
 pub mod sampler;
@@ -57,21 +58,21 @@ pub mod synth;
 mod sys;
 mod tensor;
 pub mod transform;
+#[cfg(not(all(test, loom)))]
 mod worker;
 
 pub use error::{Error, ErrorKind, Result};
 pub use tensor::{DType, Element, Layout};
 
+pub use self::{event::Event, slab::Transport, stats::Stats, sys::shared::Shared};
+#[cfg(not(all(test, loom)))]
 pub use self::{
-    event::Event,
     loader::{Batch, Epoch, Epochs, Fingerprint, Loader, LoaderBuilder, OnError, State},
-    slab::Transport,
-    stats::Stats,
-    sys::shared::Shared,
     worker::init,
 };
 
 /// What a program that loads images needs, to be imported whole.
+#[cfg(not(all(test, loom)))]
 pub mod prelude {
     pub use crate::dataset::{Dataset, ImageFolder, Record, Synthetic};
     pub use crate::sampler::{RankTail, Ranks, Sampler};
@@ -84,6 +85,7 @@ pub mod prelude {
 }
 
 /// What macros expand to. Not part of the interface.
+#[cfg(not(all(test, loom)))]
 #[doc(hidden)]
 pub mod __private {
     pub use inventory;

@@ -1,5 +1,7 @@
 //! What a consumer sees of an epoch: every sample once, in order, the same bytes however they were made.
 
+#![allow(clippy::unwrap_used)]
+
 use std::collections::HashMap;
 use std::time::Duration;
 

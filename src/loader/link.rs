@@ -1,7 +1,7 @@
 //! What joins the consumer to the supervisor's thread: commands one way, deliveries the other.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
@@ -13,6 +13,7 @@ use crate::slab::View;
 use crate::stats::Stats;
 use crate::sync::prim::{AtomicU64, Ordering};
 use crate::sys::doorbell::Doorbell;
+use crate::sys::mapping::Mapping;
 use crate::worker::Control;
 
 /// How often a waiting consumer looks whether anything will still come.
@@ -115,6 +116,7 @@ pub(super) struct Shared {
     kept: AtomicU64,
     /// Slabs that there are.
     slabs: AtomicU64,
+    mappings: Mutex<Vec<Weak<Mapping>>>,
     stats: Mutex<Stats>,
     fatal: Mutex<Option<Fatal>>,
 }
@@ -128,8 +130,15 @@ struct Fatal {
 }
 
 impl Shared {
-    pub(super) fn set_slabs(&self, slabs: usize) {
-        self.slabs.store(slabs as u64, Ordering::Relaxed);
+    /// Notes that there is one more slab.
+    pub(super) fn add_slab(&self, mapping: &Arc<Mapping>) {
+        self.slabs.fetch_add(1, Ordering::Relaxed);
+        self.mappings.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::downgrade(mapping));
+    }
+
+    pub(super) fn huge_page_bytes(&self) -> Option<u64> {
+        let mappings = self.mappings.lock().unwrap_or_else(PoisonError::into_inner);
+        mappings.iter().filter_map(Weak::upgrade).map(|mapping| mapping.huge_pages()).sum()
     }
 
     pub(super) fn stats<R>(&self, change: impl FnOnce(&mut Stats) -> R) -> R {

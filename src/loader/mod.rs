@@ -129,6 +129,13 @@ impl Loader {
         self.shared.stats(|stats| stats.clone())
     }
 
+    /// Returns how many bytes of the slabs lie on huge pages in this process, where the kernel tells. Takes milliseconds.
+    ///
+    /// Huge pages are asked for, and had where `/sys/kernel/mm/transparent_hugepage/shmem_enabled` allows it.
+    pub fn huge_page_bytes(&self) -> Option<u64> {
+        self.shared.huge_page_bytes()
+    }
+
     /// Returns how many workers it has.
     pub fn num_workers(&self) -> u32 {
         self.config.num_workers

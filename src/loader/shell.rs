@@ -177,7 +177,7 @@ impl Shell {
         if token == BELL {
             return self.common.host_bell.clear();
         }
-        let (worker, is_socket) = ((token - 1) / 2, token % 2 == 0);
+        let (worker, is_socket) = ((token - 1) / 2, token.is_multiple_of(2));
         let (number, now) = (worker as u32, Instant::now());
         if is_socket {
             return self.take_socket(number, now);
@@ -421,7 +421,7 @@ impl Shell {
             }
         }
         let slabs = self.pool.slabs();
-        self.shared.set_slabs(slabs.len());
+        self.shared.add_slab(entry.memory.mapping());
         self.shared.stats(|stats| {
             stats.transports.push(entry.rung.name());
             stats.slab_bytes = slabs.len() * entry.memory.mapping().len();

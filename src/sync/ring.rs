@@ -53,6 +53,7 @@ impl<const W: usize, const N: usize> Ring<W, N> {
     }
 
     /// Empties it for a successor. Neither side may use it meanwhile, nor go on with it afterwards.
+    #[cfg(test)]
     pub fn reset(&self) {
         self.tail.index.store(0, Ordering::Relaxed);
         self.head.index.store(0, Ordering::Relaxed);
@@ -124,6 +125,7 @@ impl<const W: usize, const N: usize, M: Deref<Target = Ring<W, N>>> Producer<M> 
     ///
     /// # Errors
     /// [`PushError::Corrupt`].
+    #[cfg(test)]
     pub fn len(&mut self) -> Result<usize, PushError> {
         self.look()?;
         Ok(self.tail.wrapping_sub(self.head) as usize)
@@ -133,6 +135,7 @@ impl<const W: usize, const N: usize, M: Deref<Target = Ring<W, N>>> Producer<M> 
     ///
     /// # Errors
     /// [`PushError::Corrupt`].
+    #[cfg(test)]
     pub fn free(&mut self) -> Result<usize, PushError> {
         Ok(N - self.len()?)
     }

@@ -67,36 +67,15 @@ pub fn fsize() -> Option<u64> {
     getrlimit(Resource::Fsize).current
 }
 
-/// Returns how many bytes may be locked in memory, where there is a limit.
-pub fn memlock() -> Option<u64> {
-    getrlimit(Resource::Memlock).current
-}
-
 /// Returns how many threads can run at once, after affinity and control groups; at least 1.
 pub fn cpus() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
-}
-
-/// Returns the memory that programs can still take without swapping, on the whole machine, where `/proc` tells.
-pub fn mem_available() -> Option<u64> {
-    meminfo(&std::fs::read_to_string("/proc/meminfo").ok()?, "MemAvailable")
-}
-
-/// Returns the kernel's setting for huge pages in shared memory, such as `never` or `advise`, where it has one.
-pub fn shmem_huge_enabled() -> Option<String> {
-    chosen(&std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/shmem_enabled").ok()?)
-        .map(str::to_owned)
 }
 
 /// Returns the bytes of one line of `/proc/meminfo`.
 fn meminfo(text: &str, key: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'))?;
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
-}
-
-/// Returns the word in brackets.
-fn chosen(text: &str) -> Option<&str> {
-    Some(text.split_once('[')?.1.split_once(']')?.0)
 }
 
 /// What the room for memory ends at.
@@ -237,13 +216,11 @@ mod tests {
     }
 
     #[test]
-    fn meminfo_and_brackets_are_parsed() {
+    fn meminfo_is_parsed() {
         let text = "MemTotal:       24576 kB\nMemFree:  1 kB\nMemAvailable:    1024 kB\n";
         assert_eq!(meminfo(text, "MemAvailable"), Some(MIB));
         assert_eq!(meminfo(text, "Mem"), None);
         assert_eq!(meminfo("MemAvailable: many kB", "MemAvailable"), None);
-        assert_eq!(chosen("always within_size advise [never] deny force\n"), Some("never"));
-        assert_eq!(chosen("never"), None);
     }
 
     #[test]
@@ -252,7 +229,6 @@ mod tests {
         assert!(open_descriptors().unwrap() >= 3);
         let (soft, hard) = nofile();
         assert!(soft <= hard);
-        assert!(mem_available().unwrap() > 0);
         let room = room();
         assert!(room.bytes <= room.limit, "{room:?}");
         assert_ne!(room.bounded_by, Bound::Unknown);

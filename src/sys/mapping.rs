@@ -82,11 +82,6 @@ impl Mapping {
         self.raw.len()
     }
 
-    /// Returns what the map allows.
-    pub fn access(&self) -> Access {
-        self.access
-    }
-
     /// Returns how many bytes of it lie on huge pages now, or `None` where the kernel does not tell.
     ///
     /// It reads all of `/proc/self/smaps`, which takes milliseconds: for reports, not for the hot path.

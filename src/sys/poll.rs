@@ -109,21 +109,13 @@ impl Epoll {
         Ok(Epoll { fd })
     }
 
-    /// Registers a descriptor under a token, for reading, end and error. Remove it before it is closed.
+    /// Registers a descriptor under a token, for reading, end and error. It leaves when it is closed.
     ///
     /// # Errors
     /// [`ErrorKind::Io`](crate::ErrorKind::Io) when it is registered already or cannot be waited for.
     pub fn add(&self, fd: BorrowedFd<'_>, token: u64) -> Result<()> {
         epoll::add(&self.fd, fd, epoll::EventData::new_u64(token), epoll::EventFlags::IN)
             .map_err(|errno| Error::io("epoll_ctl add", errno.into()))
-    }
-
-    /// Takes a descriptor out.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Io`](crate::ErrorKind::Io) when it is not registered.
-    pub fn remove(&self, fd: BorrowedFd<'_>) -> Result<()> {
-        epoll::delete(&self.fd, fd).map_err(|errno| Error::io("epoll_ctl delete", errno.into()))
     }
 
     /// Waits for any of them, or until the time is up, and puts the tokens of those that are ready into `tokens`.
@@ -203,10 +195,9 @@ mod tests {
         a.clear();
         epoll.wait(&mut tokens, None).unwrap();
         assert_eq!(tokens, [7]);
-        epoll.remove(b.as_fd()).unwrap();
+        drop(b);
         epoll.wait(&mut tokens, Some(SHORT)).unwrap();
         assert!(tokens.is_empty());
-        assert!(epoll.remove(b.as_fd()).is_err());
     }
 
     #[test]
