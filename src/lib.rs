@@ -62,14 +62,15 @@ pub mod transform;
 mod worker;
 
 pub use error::{Error, ErrorKind, Result};
-pub use tensor::{DType, Element, Layout};
-
-pub use self::{event::Event, slab::Transport, stats::Stats, sys::shared::Shared};
+pub use event::Event;
 #[cfg(not(all(test, loom)))]
-pub use self::{
-    loader::{Batch, Epoch, Epochs, Fingerprint, Loader, LoaderBuilder, OnError, State},
-    worker::init,
-};
+pub use loader::{Batch, Epoch, Epochs, Fingerprint, Loader, LoaderBuilder, OnError, State};
+pub use slab::Transport;
+pub use stats::Stats;
+pub use sys::shared::Shared;
+pub use tensor::{DType, Element, Layout};
+#[cfg(not(all(test, loom)))]
+pub use worker::init;
 
 /// What a program that loads images needs, to be imported whole.
 #[cfg(not(all(test, loom)))]

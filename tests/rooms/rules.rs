@@ -35,10 +35,11 @@ pub(crate) const UNSAFE_FILES: &[&str] = &[
     "decode/turbo.rs",
     "slab/lease.rs",
     "slab/view.rs",
+    "sync/explore.rs",
     "sys/environment.rs",
     "sys/mapped.rs",
+    "sys/own.rs",
     "sys/process.rs",
-    "sys/segment.rs",
     "sys/shared.rs",
     "sys/signals.rs",
 ];
