@@ -272,14 +272,24 @@ impl World {
         self.step(Input::Gone { worker: worker as u32, why });
     }
 
+    /// A worker reports what it does not owe: anything at all, or more of its chunk than there is left.
     fn lie(&mut self, worker: usize) {
-        let mut word = || self.rng.below(7) as u32;
-        let chunk = Chunk { slab: word(), generation: word(), first: word(), count: word() };
-        let owed = self.workers[worker].queue.front().is_some_and(|owed| {
-            let first = owed.first + self.workers[worker].done;
-            (owed.slab, owed.generation, first) == (chunk.slab, chunk.generation, chunk.first)
+        let state = &self.workers[worker];
+        let owed = state.queue.front().map(|chunk| Chunk {
+            first: chunk.first + state.done,
+            count: chunk.count - state.done,
+            ..*chunk
         });
-        if !owed {
+        let mut word = || self.rng.below(7) as u32;
+        let chunk = match owed {
+            Some(owed) if word() < 4 => Chunk { count: (owed.count + 1 + word()) * word().min(1), ..owed },
+            _ => Chunk { slab: word(), generation: word(), first: word(), count: word() },
+        };
+        let is_true = owed.is_some_and(|owed| {
+            (owed.slab, owed.generation, owed.first) == (chunk.slab, chunk.generation, chunk.first)
+                && (1..=owed.count).contains(&chunk.count)
+        });
+        if !is_true {
             let done = Done { chunk, outcome: Outcome::Filled, times: Default::default() };
             self.step(Input::Done { worker: worker as u32, done });
             assert!(self.workers[worker].killed, "a lie was believed");
