@@ -146,3 +146,15 @@ fn batches_outlive_epoch_and_loader() {
     assert_eq!(batch.image_bytes(), before);
     assert_eq!(std::thread::spawn(move || batch.len()).join().unwrap(), 8);
 }
+
+#[test]
+fn a_loader_that_failed_before_its_epoch_says_so() {
+    // Nothing can be created there, and nothing else is allowed.
+    let loader = builder().transport(Transport::File).file_dir("/proc/self").strict(true).build().unwrap();
+    std::thread::sleep(Duration::from_millis(300));
+    for epoch in 0..2 {
+        let mut epoch = loader.epoch(epoch);
+        assert!(epoch.next().unwrap().is_err());
+        assert!(epoch.next().is_none());
+    }
+}

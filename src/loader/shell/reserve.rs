@@ -22,7 +22,17 @@ impl Shell {
         let budget = self.budget.clone();
         // Others measure the same room: nobody else may take it between our look and our reservation.
         let turn = Turn::take(TURN_LIMIT);
-        let grown = self.pool.grow(&mut |rung, bytes| budget.check(rung, bytes, taken));
+        let mut begun = None;
+        let grown = self.pool.grow(&mut |rung, bytes| {
+            // A slab that will not fit is not begun; one that is begun may still meet others' memory.
+            let (asked, before) = match begun {
+                Some((begun, done)) if begun == rung => (bytes, done),
+                _ => (slab_bytes, 0),
+            };
+            budget.check(rung, asked, taken + before)?;
+            begun = Some((rung, before + bytes as u64));
+            Ok(())
+        });
         drop(turn);
         let refused = match grown {
             Ok(step) => {
