@@ -6,7 +6,6 @@
 
 use std::time::{Duration, Instant};
 
-use criterion::Criterion;
 use forebay::LoaderBuilder;
 use forebay::prelude::*;
 

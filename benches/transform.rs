@@ -39,7 +39,8 @@ fn finish(criterion: &mut Criterion) {
             elements: 1,
             bytes: size.pixels() * 3 * dtype.size() as u64,
         });
-        group.bench_function(name, |b| b.iter(work(steps.output(dtype, layout), size)));
+        let mut make = work(steps.output(dtype, layout), size);
+        group.bench_function(name, |b| b.iter(&mut make));
     }
 }
 
@@ -53,14 +54,15 @@ fn resize(criterion: &mut Criterion) {
         ("500x375 to 1000x750", Pipeline::new().then(Resize::new([750, 1000]))),
     ];
     for (name, pipeline) in cases {
-        group.bench_function(name, |b| b.iter(work(pipeline.output(DType::U8, Layout::Nhwc), size)));
+        let mut make = work(pipeline.output(DType::U8, Layout::Nhwc), size);
+        group.bench_function(name, |b| b.iter(&mut make));
     }
 }
 
 /// Returns what makes one sample after the other, with buffers that are kept.
 fn work(pipeline: Pipeline, input: Size) -> impl FnMut() {
     let mut compiled = Compiled::new(pipeline, Shape::Fixed(input)).unwrap();
-    let pixels: Vec<u8> = (0..input.pixels() * 3).map(|i| (i * i >> 4) as u8).collect();
+    let pixels: Vec<u8> = (0..input.pixels() * 3).map(|i| ((i * i) >> 4) as u8).collect();
     let mut out = vec![0; compiled.sample_bytes()];
     let mut position = 0;
     move || {

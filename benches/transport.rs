@@ -7,7 +7,7 @@
 
 use std::hint::black_box;
 
-use criterion::{Criterion, Throughput};
+use criterion::Throughput;
 use forebay::prelude::*;
 
 mod common;
