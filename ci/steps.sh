@@ -3,41 +3,67 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 export CARGO_TERM_COLOR="${CARGO_TERM_COLOR:-auto}"
-summary=()
+
+# One summary a run: the script that was started first prints it when it ends; those that it calls add their lines.
+if [[ -z ${STEPS_SUMMARY:-} ]]; then
+    STEPS_SUMMARY=$(mktemp)
+    export STEPS_SUMMARY
+    trap print_summary EXIT
+fi
+
+print_summary() {
+    local status=$?
+    echo "--- summary of $0"
+    cat "$STEPS_SUMMARY"
+    rm -f "$STEPS_SUMMARY"
+    exit "$status"
+}
+
+# note LINE: a line for the summary.
+note() { echo "$1" >>"$STEPS_SUMMARY"; }
 
 # step NAME CASES COMMAND...: runs COMMAND with its output shown. CASES names a function that prints, from the
 # output in the file it is given, how many cases ran and of what; no cases is a failure.
 step() {
-    local name=$1 cases=$2 log begin seconds count
+    local name=$1 cases=$2 log begin cpu took count
     shift 2
     log=$(mktemp)
     echo "==> $name"
     begin=$SECONDS
+    cpu_seconds cpu
     if ! "$@" 2>&1 | tee "$log"; then
         rm -f "$log"
         echo "FAILED: $name: $*" >&2
+        note "$name: FAILED"
         exit 1
     fi
-    seconds=$((SECONDS - begin))
+    local before=$cpu
+    cpu_seconds cpu
+    took="$((SECONDS - begin)) s ($((cpu - before)) s of processors)"
     count=$("$cases" "$log")
     rm -f "$log"
     if [[ ! $count =~ ^[1-9] ]]; then
         echo "FAILED: $name ran no cases, so it checked nothing" >&2
+        note "$name: FAILED: no cases"
         exit 1
     fi
-    echo "<== $name: ok, $count, $seconds s"
-    summary+=("$name: ok, $count, $seconds s")
+    echo "<== $name: ok, $count, $took"
+    note "$name: ok, $count, $took"
+}
+
+# cpu_seconds VARIABLE: what the commands that have ended took of all processors.
+cpu_seconds() {
+    local file
+    file=$(mktemp)
+    times >"$file" # not in a subshell, which has a count of its own
+    printf -v "$1" %s "$(awk 'NR == 2 { gsub(/[ms]/, " "); printf "%d", ($1 + $3) * 60 + $2 + $4 }' "$file")"
+    rm -f "$file"
 }
 
 # skip NAME WHY: says by name that a step did not run.
 skip() {
     echo "==> $1: skipped: $2"
-    summary+=("$1: skipped: $2")
-}
-
-print_summary() {
-    echo "--- $1"
-    printf '%s\n' "${summary[@]}"
+    note "$1: skipped: $2"
 }
 
 # Tests that ran: the sum over nextest's and cargo test's summary lines.
@@ -48,23 +74,12 @@ count_tests() {
         END { print n + 0, "tests" }'
 }
 
-count_sources() { echo "$(git ls-files '*.rs' | wc -l) files"; }
-count_targets() {
-    cargo metadata --no-deps --format-version 1 --offline | grep -o '"kind":' | wc -l | sed 's/$/ targets/'
-}
-count_pages() { echo "$(find target/doc/forebay -name '*.html' | wc -l) pages"; }
-count_examples() { echo "$(find examples -maxdepth 1 -name '*.rs' | wc -l) examples"; }
-count_packaged() { sed 's/\x1b\[[0-9;]*m//g' "$1" | awk '/^ *Packaged/ { print $2, "files" }'; }
-count_one() { echo "1 run"; }
-
 # has GLOB: whether any path matches.
 has() { compgen -G "$1" >/dev/null; }
 
-have_nextest() { cargo nextest --version >/dev/null 2>&1; }
-
 # Tests of every target but doc tests, by nextest where it is installed.
 cargo_tests() {
-    if have_nextest; then
+    if cargo nextest --version >/dev/null 2>&1; then
         cargo nextest run --no-fail-fast "$@"
     else
         cargo test --no-fail-fast --lib --bins --tests "$@"

@@ -6,4 +6,3 @@ step "tests, default features" count_tests cargo_tests --locked
 step "tests, no default features" count_tests cargo_tests --locked --no-default-features
 step "doc tests" count_tests cargo test --locked --doc
 
-print_summary "tests"

@@ -39,7 +39,6 @@ unsafe impl<const W: usize, const N: usize> Shareable for Ring<W, N> {}
 unsafe impl Shareable for Sleeper {}
 
 /// Declares a `repr(C)` struct whose fields are all [`Shareable`], and makes it so.
-#[allow(unused_macros)] // used by the rooms above
 macro_rules! shareable_struct {
     ($(#[$meta:meta])* $vis:vis struct $name:ident { $($(#[$field_meta:meta])* $field_vis:vis $field:ident: $ty:ty,)+ }) => {
         $(#[$meta])*
@@ -55,7 +54,6 @@ macro_rules! shareable_struct {
         };
     };
 }
-#[allow(unused_imports)] // used by the rooms above
 pub(crate) use shareable_struct;
 
 /// A `T` that lies in a mapping, which it keeps alive.

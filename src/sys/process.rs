@@ -17,10 +17,7 @@ use rustix::process::{
     Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, pidfd_open, pidfd_send_signal, waitid,
 };
 
-#[allow(unused_imports)] // used by the rooms above
 pub use super::own::{bind_to_parent, close_descriptors_except, set_name, thread_count};
-#[allow(unused_imports)] // used by the rooms above
-pub use super::signals::ignore_terminal_signals;
 use super::{poll, signals};
 use crate::error::{Error, ErrorKind, Result};
 
@@ -488,7 +485,7 @@ mod tests {
         let parent = rustix::process::getppid().unwrap().as_raw_nonzero().get() as u32;
         assert_eq!(bind_to_parent(parent + 1).unwrap_err().kind(), ErrorKind::Closed);
         bind_to_parent(parent).unwrap();
-        ignore_terminal_signals();
+        signals::ignore_terminal_signals();
         for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
             rustix::process::kill_process(rustix::process::getpid(), signal).unwrap();
         }
