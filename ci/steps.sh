@@ -64,6 +64,8 @@ have_nextest() { cargo nextest --version >/dev/null 2>&1; }
 
 # Tests of every target but doc tests, by nextest where it is installed.
 cargo_tests() {
+    # tests/examples.rs runs them; a choice of targets leaves them out.
+    cargo build --examples "$@"
     if have_nextest; then
         cargo nextest run --no-fail-fast "$@"
     else
