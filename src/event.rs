@@ -34,14 +34,16 @@ pub enum Event {
         /// Why.
         error: Error,
     },
-    /// A slab was made of other memory than asked for.
+    /// Slabs were made of other memory than asked for.
     Degraded {
-        /// Which slab.
-        slab: u32,
         /// The memory that was tried first.
         wanted: &'static str,
-        /// The memory that it got.
-        got: &'static str,
+        /// How many slabs were wanted.
+        slabs: u32,
+        /// Bytes of one slab.
+        slab_bytes: usize,
+        /// The memory that they got, by name and count.
+        got: String,
         /// What forced it.
         error: Error,
     },
@@ -101,8 +103,8 @@ impl fmt::Display for Event {
                     error.message()
                 )?;
             }
-            Event::Degraded { slab, wanted, got, error } => {
-                write!(f, "slab {slab}: {wanted} refused ({}) -> {got}; batches unchanged", error.message())?;
+            Event::Degraded { wanted, got, error, .. } => {
+                write!(f, "no {wanted} for all slabs: {} -> {got}; batches unchanged", error.message())?;
             }
             Event::PoolShrunk { slabs, wanted, slab_bytes, error } => {
                 let mib = *slab_bytes as f64 / f64::from(1 << 20);

@@ -14,6 +14,7 @@ use crate::dataset::Dataset;
 use crate::decode::Size;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{Event, Sink};
+use crate::plan::Budget;
 use crate::sampler::{Ranks, Sampler, Sequential, Shuffle};
 use crate::slab::{FieldSpec, Pool, SlabLayout, Transport};
 use crate::sync::prim::AtomicU64;
@@ -282,6 +283,13 @@ impl LoaderBuilder {
         let setup = Setup::new(layout.clone(), slabs, self.seed, self.pipeline, self.dataset);
         let packed = setup.pack()?;
         config.check_descriptors(packed.tables.len())?;
+        let budget = Budget {
+            slabs: u64::from(config.slabs()),
+            slab_bytes: layout.bytes as u64,
+            sample_bytes: layout.fields.iter().map(|field| field.slot_bytes as u64).sum(),
+            workers: u64::from(config.num_workers),
+            processes: config.transport != Transport::InProcess,
+        };
         let (common, control_bytes) = common(&config, launch, packed, slabs)?;
         let shared = Arc::new(Shared::default());
         shared.stats(|stats| stats.control_bytes = control_bytes);
@@ -293,6 +301,7 @@ impl LoaderBuilder {
             common,
             pool: Pool::new(Arc::new(layout), config.transport, config.strict, config.file_dir.clone()),
             wanted_slabs: config.slabs(),
+            budget,
             sampler,
             dataset: KeyedDataset { len, key: Box::new(move |index| dataset.key(index)) },
             seed: self.seed,

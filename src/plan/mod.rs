@@ -2,4 +2,4 @@
 
 mod budget;
 
-pub(crate) use budget::check_room;
+pub(crate) use budget::Budget;

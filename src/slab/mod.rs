@@ -11,7 +11,7 @@ mod view;
 pub(crate) use layout::{FieldSpec, PAGE, SlabLayout};
 pub(crate) use lease::Lease;
 pub(crate) use memory::SlabMemory;
-pub(crate) use pool::{Pool, PoolSlab};
+pub(crate) use pool::{Pool, PoolSlab, StepDown};
 pub(crate) use transport::Rung;
 pub use transport::Transport;
 pub(crate) use view::View;

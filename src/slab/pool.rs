@@ -59,13 +59,13 @@ impl Pool {
     pub(crate) fn grow(
         &mut self,
         room: &mut dyn FnMut(Rung, usize) -> Result<()>,
-    ) -> Result<(&PoolSlab, Option<StepDown>)> {
+    ) -> Result<Option<StepDown>> {
         let mut refused: Option<StepDown> = None;
         for &rung in self.transport.rungs(self.strict) {
             match reserve(rung, self.directory.as_ref(), &self.layout, &mut |bytes| room(rung, bytes)) {
                 Ok((memory, segment)) => {
                     self.slabs.push(PoolSlab { memory, segment, rung });
-                    return Ok((&self.slabs[self.slabs.len() - 1], refused));
+                    return Ok(refused);
                 }
                 Err(error) => {
                     refused.get_or_insert(StepDown { wanted: rung, error });
@@ -73,6 +73,11 @@ impl Pool {
             }
         }
         Err(refused.map_or_else(|| Error::new(ErrorKind::Config, "no transport is left"), |step| step.error))
+    }
+
+    /// Returns whether other memory than asked for is refused.
+    pub(crate) fn is_strict(&self) -> bool {
+        self.strict
     }
 
     /// Returns the reserved slabs.

@@ -136,8 +136,7 @@ pub(crate) fn reserve(
         Rung::Shm => Backing::Shm,
         Rung::File => Backing::File(directory.cloned().unwrap_or_else(std::env::temp_dir)),
         Rung::Heap | Rung::Private => {
-            before_chunk(layout.bytes)?;
-            let mapping = Mapping::private(layout.bytes)?;
+            let mapping = Mapping::private_reserved(layout.bytes, before_chunk)?;
             return Ok((SlabMemory::new(Arc::new(mapping), Arc::clone(layout))?, None));
         }
     };

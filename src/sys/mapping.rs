@@ -5,6 +5,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use memmap2::{Advice, MmapOptions, MmapRaw};
 use rustix::io::Errno;
 
+use super::segment::CHUNK;
 use crate::error::{Error, ErrorKind, Result};
 
 /// What a map of a segment allows.
@@ -43,6 +44,34 @@ impl Mapping {
         })?;
         let mapping = Mapping { raw: map.into(), access: Access::ReadWrite };
         mapping.try_huge_pages();
+        Ok(mapping)
+    }
+
+    /// Maps private memory and takes its pages at once, in parts of [`CHUNK`]; `before_chunk` may refuse each of them.
+    ///
+    /// # Errors
+    /// As [`private`](Mapping::private); what `before_chunk` returned; [`ErrorKind::Limit`] when pages cannot be had.
+    pub fn private_reserved(
+        bytes: usize,
+        before_chunk: &mut dyn FnMut(usize) -> Result<()>,
+    ) -> Result<Mapping> {
+        let mapping = Mapping::private(bytes)?;
+        for offset in (0..bytes).step_by(CHUNK) {
+            let length = CHUNK.min(bytes - offset);
+            before_chunk(length)?;
+            match mapping.raw.advise_range(Advice::PopulateWrite, offset, length) {
+                Ok(()) => {}
+                // Before Linux 5.14, and in sandboxes: pages are then taken at first touch.
+                Err(error) if is_unsupported(&error) => {}
+                Err(source) => {
+                    return Err(Error::new(
+                        ErrorKind::Limit,
+                        format!("take {length} bytes of private memory: {source}"),
+                    )
+                    .with_source(source));
+                }
+            }
+        }
         Ok(mapping)
     }
 
@@ -105,9 +134,7 @@ impl Mapping {
         match self.raw.advise(Advice::PopulateRead) {
             Ok(()) => Ok(()),
             // Before Linux 5.14, and in sandboxes: pages are then mapped at first touch.
-            Err(error) if is(&error, Errno::INVAL) || is(&error, Errno::NOSYS) || is(&error, Errno::PERM) => {
-                Ok(())
-            }
+            Err(error) if is_unsupported(&error) => Ok(()),
             Err(source) => Err(Error::new(
                 ErrorKind::SharedMemory,
                 format!(
@@ -120,8 +147,11 @@ impl Mapping {
     }
 }
 
-fn is(error: &std::io::Error, errno: Errno) -> bool {
-    error.raw_os_error() == Some(errno.raw_os_error())
+/// Returns whether a kernel or sandbox does not know the advice.
+fn is_unsupported(error: &std::io::Error) -> bool {
+    [Errno::INVAL, Errno::NOSYS, Errno::PERM]
+        .iter()
+        .any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
 }
 
 /// Adds up the huge-page lines of the map areas that begin within `[start, start + len)`.

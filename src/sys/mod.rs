@@ -20,3 +20,4 @@ pub mod process;
 pub mod segment;
 pub mod shared;
 pub mod signals;
+pub mod turn;
