@@ -79,6 +79,8 @@ has() { compgen -G "$1" >/dev/null; }
 
 # Tests of every target but doc tests, by nextest where it is installed.
 cargo_tests() {
+    # tests/examples.rs runs them; a choice of targets leaves them out.
+    cargo build --examples "$@"
     if cargo nextest --version >/dev/null 2>&1; then
         cargo nextest run --no-fail-fast "$@"
     else

@@ -14,6 +14,7 @@ pub(crate) struct Console {
     bars: MultiProgress,
     color: bool,
     progress: ProgressChoice,
+    quiet: bool,
 }
 
 impl Console {
@@ -26,7 +27,8 @@ impl Console {
             ProgressChoice::Auto if !terminal => ProgressChoice::Plain,
             choice => choice,
         };
-        Console { bars: MultiProgress::new(), color: colored(args.color, no_color, terminal), progress }
+        let color = colored(args.color, no_color, terminal);
+        Console { bars: MultiProgress::new(), color, progress, quiet: args.quiet }
     }
 
     /// Returns how progress is shown: a bar (`auto`), lines (`plain`), or not.
@@ -47,6 +49,13 @@ impl Console {
     /// Writes something that the user should know.
     pub(crate) fn warning(&self, message: &dyn fmt::Display) {
         self.labelled("warning", "33", message);
+    }
+
+    /// Writes something that is good to know, unless only what went wrong is wanted.
+    pub(crate) fn note(&self, text: &dyn fmt::Display) {
+        if !self.quiet {
+            self.line(text);
+        }
     }
 
     /// Writes a line as it is. A standard error that cannot be written is nobody's to tell.

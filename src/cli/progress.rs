@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 
 use super::args::ProgressChoice;
 use super::console::Console;
@@ -21,15 +21,15 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// Creates progress from 0 to `total`; `unit` is the word after the rate, such as `images`.
+    /// Creates progress from 0 to `total`; `unit` is the word after the count, such as `images`.
     pub(crate) fn new(console: &Console, total: u64, unit: &str) -> Self {
         let bar = match console.progress() {
             ProgressChoice::Auto => console.bars().add(ProgressBar::new(total)),
             _ => ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::hidden()),
         };
-        let template = format!("{{msg:12}} {{wide_bar}} {{pos}}/{{len}} {{per_sec}} {unit}, {{eta}} left");
+        let template = format!("{{msg:8}} {{wide_bar}} {{pos}}/{{len}} {unit}, {{rate}}/s, {{eta}} left");
         if let Ok(style) = ProgressStyle::with_template(&template) {
-            bar.set_style(style);
+            bar.set_style(style.with_key("rate", rate));
         }
         Progress { console: console.clone(), bar, total, spoke: std::sync::Mutex::new(Instant::now()) }
     }
@@ -56,6 +56,13 @@ impl Progress {
             self.console.line(&format_args!("{label}{space}{}/{}", self.bar.position(), self.total));
         }
     }
+}
+
+/// Writes the rate with as many digits as anyone reads.
+fn rate(state: &ProgressState, text: &mut dyn fmt::Write) {
+    let rate = state.per_sec();
+    // Writing to the bar's own line does not fail.
+    let _ = if rate < 10.0 { write!(text, "{rate:.1}") } else { write!(text, "{rate:.0}") };
 }
 
 impl Drop for Progress {

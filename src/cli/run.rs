@@ -25,6 +25,7 @@ pub(crate) fn run(
     let plan = RunPlan::new(args)?;
     let began = Instant::now();
     let loader = build(&plan)?;
+    check_start(&loader, plan.start_batch)?;
     let mut meter = Meter { plan: &plan, console, output, began, totals: Totals::default(), first: None };
     let started = Instant::now();
     let mut epochs = Vec::new();
@@ -35,16 +36,16 @@ pub(crate) fn run(
     totals.seconds = started.elapsed().as_secs_f64();
     totals.seconds_to_first_batch = first.unwrap_or_default().as_secs_f64();
     let data = plan.data.display().to_string();
-    let report = report::build(data, epochs, &totals, &loader.stats(), loader.num_workers());
+    let report = report::build(data, epochs, &totals, &loader);
     if plan.json {
         output.line(report::json(&report))?;
     } else if plan.digest.is_some() {
         // Standard output holds the digests alone, so that two runs can be compared by it.
-        console.line(&report::text(&report));
+        console.note(&report::text(&report));
     } else {
         output.line(report::text(&report))?;
     }
-    Ok(Outcome::from_failed(totals.failed))
+    Ok(Outcome::from_failed(report.failed_batches))
 }
 
 fn build(plan: &RunPlan) -> Result<Loader> {
@@ -70,6 +71,16 @@ fn build(plan: &RunPlan) -> Result<Loader> {
         builder = builder.ranks(ranks);
     }
     builder.build()
+}
+
+/// Checks that the first epoch has a batch to start at; right behind its last one there is nothing left, which is fine.
+fn check_start(loader: &Loader, start: u64) -> Result<()> {
+    let steps = loader.steps(0);
+    if start <= steps {
+        return Ok(());
+    }
+    let message = format!("--start-batch is {start}, but an epoch has {steps} batches");
+    Err(Error::new(ErrorKind::Config, message).with_remedy(format!("start at 0 to {steps}")))
 }
 
 fn pipeline(plan: &RunPlan) -> Result<Pipeline> {
@@ -129,7 +140,7 @@ impl Meter<'_> {
                 Ok(batch) => self.batch(&batch, &mut report, &mut digest)?,
                 Err(error) if is_sample_error(&error) => {
                     self.console.error(&error);
-                    self.totals.failed += 1;
+                    self.totals.failed_batches += 1;
                 }
                 Err(error) => return Err(error.into()),
             }

@@ -10,7 +10,8 @@ use super::progress::Progress;
 
 /// Makes the data set and prints what was made.
 pub(crate) fn run(args: &SynthArgs, console: &Console, output: &mut Output) -> Result<Outcome, Failure> {
-    let SynthArgs { images, classes, width, height, seed, .. } = *args;
+    let SynthArgs { images, width, height, seed, .. } = *args;
+    let classes = args.classes.unwrap_or_else(|| SynthOptions::default().classes.min(images));
     let progress = Progress::new(console, images, "images");
     let options = SynthOptions { images, classes, width, height, seed };
     let made = synth::write(&args.dir, &options, |_| progress.advance(1))?;

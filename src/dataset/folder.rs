@@ -115,6 +115,7 @@ impl ImageFolder {
         // Absolute, so that a later change of the working directory moves nothing.
         let root = std::path::absolute(path.as_ref())
             .map_err(|error| Error::io("no such path", error).with_kind(ErrorKind::Dataset))?;
+        check_root(&root)?;
         let here = Ancestors::enter(&root, None)?;
         let Listing { files, directories, found: mut total } = list(&root, &options.endings)?;
         let mut parts: Vec<Found> = directories
@@ -187,6 +188,20 @@ impl ImageFolder {
     pub fn path(&self, index: u64) -> Option<PathBuf> {
         self.paths.get(index).map(|path| self.root().join(OsStr::from_bytes(path)))
     }
+}
+
+/// Checks that there is a directory to look into.
+fn check_root(root: &Path) -> Result<()> {
+    let what = match std::fs::metadata(root) {
+        Ok(meta) if meta.is_dir() => return Ok(()),
+        Ok(_) => "not a directory",
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => "there is no such directory",
+        // Whatever else it is, the walk meets it too and says so.
+        Err(_) => return Ok(()),
+    };
+    Err(Error::new(ErrorKind::Dataset, what).with_path(root).with_remedy(
+        "name the directory that holds one directory a class: DATA where pictures lie as DATA/cat/1.jpg",
+    ))
 }
 
 fn nothing_found(root: &Path, found: &Found, options: &FolderOptions) -> Error {

@@ -93,7 +93,7 @@ impl Jpeg {
             return Error::new(ErrorKind::Decode, format!("jpeg: {text}"));
         };
         Error::new(ErrorKind::Limit, format!("jpeg: {text}"))
-            .with_remedy(format!("set limits.{setting} if such pictures are wanted"))
+            .with_remedy(format!("set decode.limits.{setting} if such pictures are wanted"))
     }
 }
 

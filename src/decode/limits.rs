@@ -77,7 +77,7 @@ fn within(what: impl std::fmt::Display, value: u64, unit: &str, limit: u64, sett
     }
     let text = format!("{what}: {value} {unit}, the limit is {limit}");
     Err(Error::new(ErrorKind::Limit, text)
-        .with_remedy(format!("set limits.{setting} to {value} or more if such pictures are wanted")))
+        .with_remedy(format!("set decode.limits.{setting} to {value} or more if such pictures are wanted")))
 }
 
 /// Refuses a file that cannot hold the picture it declares, since its format needs `least` bytes for that.

@@ -13,7 +13,7 @@ use forebay::synth::SynthOptions;
 
 /// Loads image training data with worker processes that decode straight into shared memory.
 #[derive(Debug, Parser)]
-#[command(name = "forebay", max_term_width = 100, after_help = AFTER_HELP)]
+#[command(name = "forebay", max_term_width = 100, after_help = AFTER_HELP, args_override_self = true)]
 pub(crate) struct Args {
     #[command(flatten)]
     pub(crate) global: GlobalArgs,
@@ -101,9 +101,9 @@ pub(crate) struct SynthArgs {
     /// Pictures in all
     #[arg(long, value_name = "N", default_value_t = SynthOptions::default().images)]
     pub(crate) images: u64,
-    /// Classes, each a sub-directory
-    #[arg(long, value_name = "N", default_value_t = SynthOptions::default().classes)]
-    pub(crate) classes: u64,
+    /// Classes, each a sub-directory [default: 10, or one a picture where there are fewer]
+    #[arg(long, value_name = "N")]
+    pub(crate) classes: Option<u64>,
     /// Width of every picture in pixels
     #[arg(long, value_name = "W", default_value_t = SynthOptions::default().width)]
     pub(crate) width: u32,
@@ -144,6 +144,14 @@ mod tests {
             assert_eq!((args.global.verbose, args.global.color), (2, ColorChoice::Never), "{line}");
         }
         assert!(parse("forebay -q -v verify d").is_err());
+    }
+
+    #[test]
+    fn a_flag_that_comes_twice_has_its_last_value() {
+        let Command::Run(args) = parse("forebay run d --seed 1 --epochs 2 --seed 3").unwrap().command else {
+            panic!()
+        };
+        assert_eq!((args.seed, args.epochs), (3, 2));
     }
 
     #[test]

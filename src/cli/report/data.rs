@@ -1,6 +1,6 @@
 //! The numbers of a run. Field names are those of the JSON report; `schema.json` beside this file describes them.
 
-use forebay::Stats;
+use forebay::Loader;
 use serde::Serialize;
 
 use super::super::version;
@@ -18,9 +18,11 @@ pub(crate) struct RunReport {
     pub(crate) epochs: Vec<EpochReport>,
     /// Samples handed out, over all epochs.
     pub(crate) samples: u64,
-    /// Samples that gave an error instead.
-    pub(crate) failed_samples: u64,
     pub(crate) batches: u64,
+    /// Batches that an error came in place of, since a sample of theirs could not be made.
+    pub(crate) failed_batches: u64,
+    /// Samples that could not be made.
+    pub(crate) failed_samples: u64,
     /// Wall-clock time from the first request to the last batch.
     pub(crate) seconds: f64,
     /// Wall-clock time from the start of the loader's building to the first batch.
@@ -29,8 +31,17 @@ pub(crate) struct RunReport {
     /// Bytes of finished batches a second, in units of 10^6.
     pub(crate) megabytes_per_second: f64,
     pub(crate) num_workers: u64,
+    /// What workers spent their time on, summed over them.
+    pub(crate) worker_seconds: WorkerSeconds,
+    /// Time that `run` waited for batches.
+    pub(crate) consumer_wait_seconds: f64,
+    /// Workers that died and were replaced.
+    pub(crate) worker_restarts: u64,
     /// Bytes of all slabs.
     pub(crate) slab_bytes: u64,
+    /// Bytes of slabs that lie on huge pages, where the kernel tells.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) huge_page_bytes: Option<u64>,
     /// Bytes of rings, positions and status.
     pub(crate) control_bytes: u64,
     /// The transport in use, slab by slab.
@@ -43,6 +54,16 @@ pub(crate) struct Versions {
     pub(crate) forebay: String,
     /// The JPEG decoder, its version and SIMD level.
     pub(crate) codec: String,
+}
+
+/// Time of workers by what they did.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct WorkerSeconds {
+    pub(crate) read: f64,
+    pub(crate) decode: f64,
+    pub(crate) transform: f64,
+    /// Without a task.
+    pub(crate) idle: f64,
 }
 
 /// One epoch of a run.
@@ -74,7 +95,7 @@ pub(crate) struct Totals {
     samples: u64,
     batches: u64,
     bytes: u64,
-    pub(crate) failed: u64,
+    pub(crate) failed_batches: u64,
     pub(crate) seconds: f64,
     pub(crate) seconds_to_first_batch: f64,
 }
@@ -93,27 +114,32 @@ impl Totals {
 }
 
 /// Puts the report together from what was counted and what the loader says of itself.
-pub(crate) fn build(
-    data: String,
-    epochs: Vec<EpochReport>,
-    totals: &Totals,
-    stats: &Stats,
-    num_workers: u32,
-) -> RunReport {
+pub(crate) fn build(data: String, epochs: Vec<EpochReport>, totals: &Totals, loader: &Loader) -> RunReport {
+    let stats = loader.stats();
     RunReport {
         schema: SCHEMA,
         versions: Versions { forebay: version::FOREBAY.into(), codec: forebay::decode::codec_version() },
         data,
         epochs,
         samples: totals.samples,
-        failed_samples: totals.failed,
         batches: totals.batches,
+        failed_batches: totals.failed_batches,
+        failed_samples: stats.failed,
         seconds: totals.seconds,
         seconds_to_first_batch: totals.seconds_to_first_batch,
         images_per_second: totals.a_second(totals.samples as f64),
         megabytes_per_second: totals.a_second(totals.bytes as f64 / 1e6),
-        num_workers: num_workers.into(),
+        num_workers: loader.num_workers().into(),
+        worker_seconds: WorkerSeconds {
+            read: stats.read.as_secs_f64(),
+            decode: stats.decode.as_secs_f64(),
+            transform: stats.transform.as_secs_f64(),
+            idle: stats.idle.as_secs_f64(),
+        },
+        consumer_wait_seconds: stats.consumer_wait.as_secs_f64(),
+        worker_restarts: stats.restarts,
         slab_bytes: stats.slab_bytes as u64,
+        huge_page_bytes: loader.huge_page_bytes(),
         control_bytes: stats.control_bytes as u64,
         transports: stats.transports.iter().map(|name| name.to_string()).collect(),
     }
@@ -153,14 +179,19 @@ pub(super) mod tests {
                 batch_digests: vec![digest],
             }],
             samples: 60,
-            failed_samples: 0,
             batches: 1,
+            failed_batches: 0,
+            failed_samples: 0,
             seconds: 0.5,
             seconds_to_first_batch: 0.25,
             images_per_second: 120.0,
             megabytes_per_second: 72.25,
             num_workers: 2,
+            worker_seconds: WorkerSeconds { read: 0.05, decode: 0.5, transform: 0.25, idle: 0.2 },
+            consumer_wait_seconds: 0.4,
+            worker_restarts: 0,
             slab_bytes: 3 * 36_130_816,
+            huge_page_bytes: Some(0),
             control_bytes: 65_536,
             transports: vec!["shm".into(), "heap".into(), "heap".into()],
         }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::RunReport;
+use super::{RunReport, WorkerSeconds};
 
 /// Returns the closing summary, a few lines without a last line break.
 pub(crate) fn text(report: &RunReport) -> String {
@@ -12,9 +12,9 @@ pub(crate) fn text(report: &RunReport) -> String {
         // Writing to a String does not fail.
         let _ = write!(text, "{lead}{name:<12} {value}");
     };
-    let failed = match report.failed_samples {
+    let failed = match report.failed_batches {
         0 => String::new(),
-        failed => format!(", {failed} failed"),
+        failed => format!("; {} failed", plural_es(failed)),
     };
     let epochs = plural(report.epochs.len() as u64, "epoch");
     let batches = plural_es(report.batches);
@@ -26,13 +26,40 @@ pub(crate) fn text(report: &RunReport) -> String {
     row("speed", format_args!("{images:.1} images/s, {megabytes:.1} MB/s"));
     row("first batch", format_args!("after {:.3} s", report.seconds_to_first_batch));
     let slabs = plural(report.transports.len() as u64, "slab");
-    let control = bytes(report.control_bytes);
-    row("memory", format_args!("{slabs}, {}; control {control}", bytes(report.slab_bytes)));
+    let huge = report.huge_page_bytes.map(|huge| format!(" ({} on huge pages)", bytes(huge)));
+    let (all, control) = (bytes(report.slab_bytes), bytes(report.control_bytes));
+    row("memory", format_args!("{slabs}, {all}{}; control {control}", huge.unwrap_or_default()));
     let transports: Vec<String> =
         report.transport_counts().iter().map(|(name, count)| format!("{name} x {count}")).collect();
-    row("transport", format_args!("{}; {}", transports.join(", "), plural(report.num_workers, "worker")));
+    let transports = if transports.is_empty() { "none used".into() } else { transports.join(", ") };
+    row("transport", format_args!("{transports}"));
+    row("workers", format_args!("{}", workers(report)));
+    row("pace", format_args!("{}", pace(report)));
     row("versions", format_args!("forebay {}, {}", report.versions.forebay, report.versions.codec));
     text
+}
+
+/// What the workers did: `2 workers: read 5 %, decode 50 %, transform 25 %, idle 20 %`.
+fn workers(report: &RunReport) -> String {
+    let WorkerSeconds { read, decode, transform, idle } = report.worker_seconds;
+    let whole = read + decode + transform + idle;
+    let mut text = plural(report.num_workers, "worker");
+    if whole > 0.0 {
+        let parts = [("read", read), ("decode", decode), ("transform", transform), ("idle", idle)];
+        let parts = parts.map(|(name, part)| format!("{name} {:.0} %", 100.0 * part / whole));
+        let _ = write!(text, ": {}", parts.join(", "));
+    }
+    if report.worker_restarts > 0 {
+        let _ = write!(text, "; {} died and were replaced", report.worker_restarts);
+    }
+    text
+}
+
+/// Who held up whom: while `run` waits for batches, more workers would help, if there are cores for them.
+fn pace(report: &RunReport) -> String {
+    let (waited, whole) = (report.consumer_wait_seconds, report.seconds);
+    let who = if 2.0 * waited > whole { "the workers" } else { "whoever takes the batches" };
+    format!("set by {who}: batches were waited for during {waited:.2} of {whole:.2} s")
 }
 
 fn plural(count: u64, word: &str) -> String {
@@ -68,17 +95,38 @@ mod tests {
 loaded       60 images in 1 batch, 1 epoch, 0.50 s
 speed        120.0 images/s, 72.2 MB/s
 first batch  after 0.250 s
-memory       3 slabs, 103.4 MiB; control 64.0 KiB
-transport    shm x 1, heap x 2; 2 workers
+memory       3 slabs, 103.4 MiB (0 B on huge pages); control 64.0 KiB
+transport    shm x 1, heap x 2
+workers      2 workers: read 5 %, decode 50 %, transform 25 %, idle 20 %
+pace         set by the workers: batches were waited for during 0.40 of 0.50 s
 versions     forebay 0.1.0, libjpeg-turbo 3.1.0 (AVX2)";
         assert_eq!(text(&example()), expected);
     }
 
     #[test]
-    fn failed_samples_are_named() {
+    fn failures_and_deaths_are_named() {
         let mut report = example();
-        report.failed_samples = 2;
-        assert!(text(&report).starts_with("loaded       60 images in 1 batch, 1 epoch, 0.50 s, 2 failed\n"));
+        (report.failed_batches, report.worker_restarts) = (2, 3);
+        let text = text(&report);
+        assert!(
+            text.starts_with("loaded       60 images in 1 batch, 1 epoch, 0.50 s; 2 batches failed\n"),
+            "{text}"
+        );
+        assert!(text.contains("idle 20 %; 3 died and were replaced\n"), "{text}");
+    }
+
+    #[test]
+    fn a_run_without_batches_has_no_numbers_to_show() {
+        let mut report = example();
+        report.transports.clear();
+        report.worker_seconds = WorkerSeconds { read: 0.0, decode: 0.0, transform: 0.0, idle: 0.0 };
+        (report.huge_page_bytes, report.consumer_wait_seconds) = (None, 0.0);
+        let text = text(&report);
+        assert!(
+            text.contains("transport    none used\n") && text.contains("workers      2 workers\n"),
+            "{text}"
+        );
+        assert!(!text.contains("huge") && !text.contains("NaN"), "{text}");
     }
 
     #[test]
