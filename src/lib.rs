@@ -64,7 +64,9 @@ mod worker;
 pub use error::{Error, ErrorKind, Result};
 pub use event::Event;
 #[cfg(not(all(test, loom)))]
-pub use loader::{Batch, Epoch, Epochs, Fingerprint, Loader, LoaderBuilder, OnError, State};
+pub use loader::{
+    Batch, Epoch, Epochs, Fingerprint, Loader, LoaderBuilder, MaxErrors, OnError, SampleError, State,
+};
 pub use slab::Transport;
 pub use stats::Stats;
 pub use sys::shared::Shared;

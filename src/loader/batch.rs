@@ -4,6 +4,7 @@ use std::fmt;
 
 use ndarray::{ArrayView1, ArrayView4};
 
+use super::failure::SampleError;
 use super::link::{Delivery, Held};
 use super::supervisor::BatchId;
 use crate::error::{Error, ErrorKind, Result};
@@ -59,6 +60,16 @@ impl Batch {
     /// Returns for each slot whether it holds a sample that counts: false for padding and for skipped samples.
     pub fn valid(&self) -> &[bool] {
         &self.held.lists.valid
+    }
+
+    /// Returns for each slot whether it holds another sample than the order wanted, since that one could not be made.
+    pub fn substituted(&self) -> &[bool] {
+        &self.held.lists.substituted
+    }
+
+    /// Returns the samples of this batch that could not be made.
+    pub fn errors(&self) -> &[SampleError] {
+        &self.held.lists.failures
     }
 
     /// Returns the labels.

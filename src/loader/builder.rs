@@ -9,7 +9,7 @@ use super::config::{self, Config};
 use super::link::{Door, Shared};
 use super::shell::{KeyedDataset, Shell, Work};
 use super::supervisor::{Settings, Supervisor};
-use super::{HOLD_TIMEOUT, Loader, OnError, Plans};
+use super::{HOLD_TIMEOUT, Loader, MaxErrors, OnError, Plans};
 use crate::dataset::Dataset;
 use crate::decode::Size;
 use crate::error::{Error, ErrorKind, Result};
@@ -22,7 +22,7 @@ use crate::sys::mapping::{Access, Mapping};
 use crate::sys::segment::{Backing, Segment};
 use crate::tensor::{DType, Layout};
 use crate::transform::{Pipeline, Shape, Transform};
-use crate::worker::{Common, CommonKind, Control, Packed, Setup, SlabTable, WorkerPage, launch};
+use crate::worker::{Common, Control, Packed, Processes, Setup, SlabTable, WorkerPage, launch};
 
 /// How long a worker may take to start, before it is killed and another one is tried.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
@@ -49,6 +49,7 @@ pub struct LoaderBuilder {
     file_dir: Option<PathBuf>,
     unordered: bool,
     on_error: OnError,
+    max_errors: MaxErrors,
     timeout: Duration,
     hold_timeout: Duration,
     max_restarts: Option<u32>,
@@ -75,6 +76,7 @@ impl LoaderBuilder {
             file_dir: None,
             unordered: false,
             on_error: OnError::Fail,
+            max_errors: MaxErrors::Unlimited,
             timeout: TIMEOUT,
             hold_timeout: HOLD_TIMEOUT,
             max_restarts: None,
@@ -204,6 +206,13 @@ impl LoaderBuilder {
         self
     }
 
+    /// Sets how many samples of an epoch may fail before the loader gives up. The default is any number.
+    #[must_use]
+    pub fn max_errors(mut self, max_errors: MaxErrors) -> Self {
+        self.max_errors = max_errors;
+        self
+    }
+
     /// Sets how long one sample may take before its worker is killed and replaced. The default is 120 s.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
@@ -286,6 +295,7 @@ impl LoaderBuilder {
             wanted_slabs: config.slabs(),
             sampler,
             dataset: KeyedDataset { len, key: Box::new(move |index| dataset.key(index)) },
+            seed: self.seed,
             events: self.events,
             door: door.clone(),
             shared: Arc::clone(&shared),
@@ -334,6 +344,7 @@ impl LoaderBuilder {
             file_dir: self.file_dir.clone(),
             unordered: self.unordered,
             on_error: self.on_error,
+            max_errors: self.max_errors,
             timeout: self.timeout,
             hold_timeout: self.hold_timeout,
             max_restarts: self.max_restarts.unwrap_or_else(|| num_workers.saturating_mul(2).max(10)),
@@ -371,7 +382,9 @@ fn settings(config: &Config) -> Settings {
         start_timeout: START_TIMEOUT,
         max_restarts: config.max_restarts,
         on_error: config.on_error,
+        max_errors: config.max_errors,
         replaceable: config.transport != Transport::InProcess,
+        fall_back: config.transport == Transport::Auto && !config.strict,
     }
 }
 
@@ -387,11 +400,12 @@ fn common(
     let host_bell = Arc::new(Doorbell::new()?);
     let workers = config.num_workers as usize;
     let num_workers = config.num_workers;
+    let table = Arc::new(SlabTable::default());
     let Some(launch) = launch else {
         let control = Control::new(Arc::new(Mapping::private(bytes)?), slabs, batch)?;
-        let kind = CommonKind::Thread(Arc::new(SlabTable::default()));
+        let processes = None;
         return Ok((
-            Common { num_workers, packed, control, host_bell, kind },
+            Common { num_workers, packed, control, host_bell, table, processes },
             bytes + workers * size_of::<WorkerPage>(),
         ));
     };
@@ -403,8 +417,8 @@ fn common(
     let pages = workers * size_of::<WorkerPage>().next_multiple_of(crate::slab::PAGE);
     let control_bytes = segment.bytes() + setup.bytes() + pages;
     let control = Control::new(mapping, slabs, batch)?;
-    let kind = CommonKind::Process { launch, setup, control: segment, backing };
-    Ok((Common { num_workers, packed, control, host_bell, kind }, control_bytes))
+    let processes = Some(Processes { launch, setup, control: segment, backing });
+    Ok((Common { num_workers, packed, control, host_bell, table, processes }, control_bytes))
 }
 
 /// Finds memory for control segments, whatever the slabs are made of: it is small, so anything that can be mapped will do.

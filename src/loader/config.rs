@@ -7,7 +7,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::slab::Transport;
 use crate::sys::limits;
 
-use super::OnError;
+use super::{MaxErrors, OnError};
 
 /// What a loader was built with.
 #[derive(Clone, Debug)]
@@ -21,6 +21,7 @@ pub(super) struct Config {
     pub file_dir: Option<PathBuf>,
     pub unordered: bool,
     pub on_error: OnError,
+    pub max_errors: MaxErrors,
     pub timeout: Duration,
     pub hold_timeout: Duration,
     pub max_restarts: u32,

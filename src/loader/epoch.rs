@@ -8,6 +8,7 @@ use std::sync::Arc;
 use super::Plans;
 use super::batch::Batch;
 use super::checkpoint::{Fingerprint, State};
+use super::failure::SampleError;
 use super::link::Outlet;
 use crate::error::{Error, Result};
 use crate::sampler::BatchPlan;
@@ -34,6 +35,7 @@ pub struct Epoch {
     ahead: BTreeSet<u64>,
     cut: (u32, u32),
     fingerprint: Fingerprint,
+    errors: Vec<SampleError>,
     ended: bool,
 }
 
@@ -87,6 +89,7 @@ impl Epoch {
             ahead: start.done.clone(),
             cut: (plans.batch_size, plans.ranks.world_size),
             fingerprint,
+            errors: Vec::new(),
             ended: false,
         };
         this.settle();
@@ -96,6 +99,11 @@ impl Epoch {
     /// Returns which epoch it is.
     pub fn epoch(&self) -> u64 {
         self.epoch
+    }
+
+    /// Returns the samples that could not be made, of all batches handed out so far.
+    pub fn errors(&self) -> &[SampleError] {
+        &self.errors
     }
 
     /// Returns what has been handed out so far, as a checkpoint.
@@ -143,6 +151,7 @@ impl Iterator for Epoch {
             Ok(delivery) => {
                 debug_assert_eq!(delivery.batch.epoch, self.epoch);
                 self.take(delivery.batch.step);
+                self.errors.extend_from_slice(&delivery.slab.lists.failures);
                 Some(Batch::new(delivery))
             }
             Err(error) => {

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 
+use super::failure::SampleError;
 use super::supervisor::{BatchId, Course};
 use crate::error::{Error, ErrorKind, Result};
 use crate::sampler::BatchSpan;
@@ -36,8 +37,12 @@ pub(super) enum Command {
 pub(super) struct Lists {
     /// The data set index of each slot.
     pub indices: Vec<u64>,
-    /// Whether each slot holds a sample of its own.
+    /// Whether each slot holds a sample that counts.
     pub valid: Vec<bool>,
+    /// Whether each slot holds another sample than the order wanted.
+    pub substituted: Vec<bool>,
+    /// The samples that could not be made.
+    pub failures: Vec<SampleError>,
 }
 
 /// The way to the supervisor's thread.

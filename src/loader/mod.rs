@@ -6,6 +6,7 @@ mod builder;
 mod checkpoint;
 mod config;
 mod epoch;
+mod failure;
 mod link;
 mod seat;
 mod shell;
@@ -22,7 +23,8 @@ pub use batch::Batch;
 pub use builder::LoaderBuilder;
 pub use checkpoint::{Fingerprint, State};
 pub use epoch::{Epoch, Epochs};
-pub use supervisor::OnError;
+pub use failure::SampleError;
+pub use supervisor::{MaxErrors, OnError};
 
 use config::Config;
 use epoch::{Start, Tail};

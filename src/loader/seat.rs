@@ -10,8 +10,8 @@ use crate::sync::ring::PushError;
 use crate::sys::poll::Epoll;
 use crate::sys::process::{Child, Exit};
 use crate::worker::{
-    Arrival, Body, Chunk, Common, CommonKind, Done, Ends, Header, Inbox, Kind, Place, SlotAddress,
-    send_frame, start_process, start_thread,
+    Arrival, Body, Chunk, Common, Done, Ends, Header, Inbox, Kind, Place, SlotAddress, send_frame,
+    start_process, start_thread,
 };
 
 /// How a worker ended.
@@ -35,13 +35,11 @@ pub(super) struct Seat {
 
 impl Seat {
     /// Starts a worker here.
-    pub(super) fn start(&mut self, common: &Common, worker: u32) -> Result<()> {
+    pub(super) fn start(&mut self, common: &Common, worker: u32, thread: bool) -> Result<()> {
         *self = Seat::default();
-        self.ends = Some(match &common.kind {
-            CommonKind::Process { launch, setup, control, backing } => {
-                start_process(common, launch, setup, control, backing, worker)?
-            }
-            CommonKind::Thread(slabs) => start_thread(common, slabs, worker)?,
+        self.ends = Some(match &common.processes {
+            Some(processes) if !thread => start_process(common, processes, worker)?,
+            _ => start_thread(common, worker)?,
         });
         Ok(())
     }

@@ -7,16 +7,18 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender};
 
+use super::failure::SampleError;
 use super::link::{Command, Delivery, Door, Held, Lists, Shared};
 use super::seat::{Ended, Seat};
-use super::supervisor::{Action, BatchId, Input, SampleFailure, Supervisor, Why};
+use super::supervisor::{Action, BatchId, Input, SampleEnd, SampleFailure, Supervisor, Why};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{Event, Sink};
 use crate::plan::check_room;
 use crate::sampler::{BatchPlan, BatchSpan, Sampler};
 use crate::slab::{Pool, View};
 use crate::sys::poll::Epoll;
-use crate::worker::{Arrival, Chunk, Common, CommonKind, Done, Outcome};
+use crate::transform::{SampleKey, SampleRng};
+use crate::worker::{Arrival, Chunk, Common, Done, Failure, Outcome};
 
 /// How often worker progress is looked at while something is expected of them.
 const TICK: Duration = Duration::from_millis(250);
@@ -41,6 +43,7 @@ pub(super) struct Shell {
     pub wanted_slabs: u32,
     pub sampler: Arc<dyn Sampler>,
     pub dataset: KeyedDataset,
+    pub seed: u64,
     pub events: Sink,
     pub door: Door,
     pub shared: Arc<Shared>,
@@ -263,7 +266,7 @@ impl Shell {
 
     fn perform(&mut self, action: Action, epoll: &Epoll) -> Result<()> {
         match action {
-            Action::Spawn { worker } => self.spawn(worker, epoll),
+            Action::Spawn { worker, thread } => self.spawn(worker, thread, epoll),
             Action::Kill { worker } => self.kill(worker),
             Action::Assign { slab, batch, span } => self.assign(slab, batch, span)?,
             Action::Send { worker, chunk } => self.send(worker, chunk),
@@ -271,11 +274,7 @@ impl Shell {
             Action::Deliver { slab, generation, batch, span, result } => {
                 self.deliver(slab, generation, batch, span, result);
             }
-            Action::Invalidate { slab, slot, .. } => {
-                if let Some(valid) = self.work.lists[slab as usize].valid.get_mut(slot as usize) {
-                    *valid = false;
-                }
-            }
+            Action::Failed { slab, failure, end } => self.sample_failed(slab, failure, end),
             Action::Died { worker, why, suspect, reissued, restarts_left } => {
                 self.shared.stats(|stats| stats.restarts += 1);
                 let sample = suspect.map(|suspect| {
@@ -294,9 +293,34 @@ impl Shell {
         Ok(())
     }
 
-    fn spawn(&mut self, worker: u32, epoll: &Epoll) {
+    /// Notes a failure, and puts another sample in its place if that is wanted.
+    fn sample_failed(&mut self, slab: u32, failed: SampleFailure, end: SampleEnd) {
+        let lists = &mut self.work.lists[slab as usize];
+        let slot = failed.slot as usize;
+        let (index, epoch) = (lists.indices[slot], self.common.control.epoch(slab));
+        let position = self.common.control.position(slab, failed.slot);
+        let mut substitute = None;
+        match end {
+            SampleEnd::Batch => {}
+            SampleEnd::Empty => lists.valid[slot] = false,
+            SampleEnd::Substitute(attempt) => {
+                let key = SampleKey::new(self.seed, epoch, position);
+                let mut rng = SampleRng::root(key).child("substitute", attempt as usize);
+                let other = rng.range(0, self.dataset.len);
+                lists.indices[slot] = other;
+                lists.substituted[slot] = true;
+                self.common.control.set_index(slab, failed.slot, other);
+                substitute = Some(other);
+            }
+        }
+        let Failure { kind, message, .. } = failed.failure;
+        let key = (self.dataset.key)(index);
+        lists.failures.push(SampleError { epoch, position, index, key, kind, message, substitute });
+    }
+
+    fn spawn(&mut self, worker: u32, thread: bool, epoll: &Epoll) {
         let seat = &mut self.work.seats[worker as usize];
-        let started = seat.start(&self.common, worker).and_then(|()| {
+        let started = seat.start(&self.common, worker, thread).and_then(|()| {
             seat.register(epoll, 1 + 2 * u64::from(worker))?;
             for (slab, entry) in self.pool.slabs().iter().enumerate() {
                 seat.attach(slab as u32, self.common.control.attachment(slab as u32), entry)?;
@@ -327,6 +351,8 @@ impl Shell {
         let lists = &mut self.work.lists[slab as usize];
         lists.indices.clear();
         lists.valid.clear();
+        lists.substituted.clear();
+        lists.failures.clear();
         for (slot, position) in span.positions().enumerate() {
             let index = self.sampler.index(batch.epoch, plan.sample_position(position));
             if index >= self.dataset.len {
@@ -338,6 +364,7 @@ impl Shell {
             }
             lists.indices.push(index);
             lists.valid.push(span.is_valid(slot as u32));
+            lists.substituted.push(false);
         }
         self.common.control.assign(slab, batch.epoch, span.first_position, &lists.indices);
         Ok(())
@@ -411,14 +438,10 @@ impl Shell {
     fn hand_out(&mut self, slab: u32) {
         let entry = &self.pool.slabs()[slab as usize];
         self.common.control.set_attachment(slab, 1);
-        match &self.common.kind {
-            CommonKind::Thread(table) => table.set(slab as usize, entry.memory.clone()),
-            CommonKind::Process { .. } => {
-                for seat in &mut self.work.seats {
-                    // A worker that cannot be told is dead, and its successor is told at its start.
-                    let _ = seat.attach(slab, 1, entry);
-                }
-            }
+        self.common.table.set(slab as usize, entry.memory.clone());
+        for seat in &mut self.work.seats {
+            // A worker that cannot be told is dead, and its successor is told at its start.
+            let _ = seat.attach(slab, 1, entry);
         }
         let slabs = self.pool.slabs();
         self.shared.add_slab(entry.memory.mapping());

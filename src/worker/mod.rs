@@ -43,25 +43,22 @@ pub(crate) struct Common {
     pub control: Control,
     /// Wakes the host.
     pub host_bell: Arc<Doorbell>,
-    /// How they run.
-    pub kind: CommonKind,
+    /// The host's own slabs, which threads use.
+    pub table: Arc<SlabTable>,
+    /// What processes need beside; `None` when all workers are threads.
+    pub processes: Option<Processes>,
 }
 
-/// What only processes or only threads share.
-pub(crate) enum CommonKind {
-    /// Processes: how to start one, and the segments it is sent.
-    Process {
-        /// The program.
-        launch: Launch,
-        /// [`Packed::text`], read-only.
-        setup: Segment,
-        /// The control area's memory.
-        control: Segment,
-        /// What control segments are made of.
-        backing: Backing,
-    },
-    /// Threads: the host's own slabs.
-    Thread(Arc<SlabTable>),
+/// What worker processes are started with.
+pub(crate) struct Processes {
+    /// The program.
+    pub launch: Launch,
+    /// [`Packed::text`], read-only.
+    pub setup: Segment,
+    /// The control area's memory.
+    pub control: Segment,
+    /// What control segments are made of.
+    pub backing: Backing,
 }
 
 /// The host's ends of everything that joins it to one worker.

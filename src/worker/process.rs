@@ -8,13 +8,13 @@ use std::panic::PanicHookInfo;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::entry::{Launch, VARIABLE};
+use super::entry::VARIABLE;
 use super::frame::{self, Header, Kind};
 use super::page::{Control, WorkerPage};
 use super::run::{Outbox, Station, Work, run};
 use super::setup::{Packed, Setup};
 use super::slabs::{Attached, Slabs};
-use super::{Body, Common, Ends};
+use super::{Body, Common, Ends, Processes};
 use crate::dataset::{Record, WorkerInfo};
 use crate::error::{Error, ErrorKind, Result};
 use crate::slab::SlabLayout;
@@ -22,7 +22,7 @@ use crate::sync::ring::{Consumer, Producer};
 use crate::sys::doorbell::Doorbell;
 use crate::sys::mapped::Mapped;
 use crate::sys::mapping::Access;
-use crate::sys::segment::{Backing, Segment};
+use crate::sys::segment::Segment;
 use crate::sys::{fdpass, process as os, signals};
 use crate::transform::{Compiled, Shape};
 
@@ -37,14 +37,8 @@ const REFUSED: i32 = 3;
 ///
 /// # Errors
 /// When the system has no process, descriptor or memory left for it.
-pub(crate) fn start(
-    common: &Common,
-    launch: &Launch,
-    setup: &Segment,
-    control: &Segment,
-    backing: &Backing,
-    number: u32,
-) -> Result<Ends> {
+pub(crate) fn start(common: &Common, processes: &Processes, number: u32) -> Result<Ends> {
+    let Processes { launch, setup, control, backing } = processes;
     let segment = Segment::create(backing, "forebay-worker", size_of::<WorkerPage>(), &mut |_| Ok(()))?;
     let page: Mapped<WorkerPage> = Mapped::new(Arc::new(segment.map(Access::ReadWrite, false)?), 0)?;
     let bell = Doorbell::new()?;

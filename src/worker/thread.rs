@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::page::WorkerPage;
 use super::run::{Outbox, Station, Work, run};
-use super::slabs::{SlabTable, Slabs};
+use super::slabs::Slabs;
 use super::{Body, Common, Ends, Header, Kind, frame};
 use crate::dataset::{Record, WorkerInfo};
 use crate::error::{Error, Result};
@@ -19,7 +19,7 @@ use crate::transform::{Compiled, Shape};
 ///
 /// # Errors
 /// When the system has no thread or descriptor left for it.
-pub(crate) fn start(common: &Common, slabs: &Arc<SlabTable>, number: u32) -> Result<Ends> {
+pub(crate) fn start(common: &Common, number: u32) -> Result<Ends> {
     let mapping = Mapping::private(size_of::<WorkerPage>())?;
     let page: Mapped<WorkerPage> = Mapped::new(Arc::new(mapping), 0)?;
     let bell = Arc::new(Doorbell::new()?);
@@ -30,7 +30,7 @@ pub(crate) fn start(common: &Common, slabs: &Arc<SlabTable>, number: u32) -> Res
         tasks: Consumer::new(page.project(|page| &page.tasks)),
         bell: Arc::clone(&bell),
         control: common.control.clone(),
-        slabs: Slabs::Thread(Arc::clone(slabs)),
+        slabs: Slabs::Thread(Arc::clone(&common.table)),
         out: Outbox {
             dones: Producer::new(page.project(|page| &page.dones)),
             host_bell: Arc::clone(&common.host_bell),

@@ -3,6 +3,7 @@
 //! every order of events.
 
 mod chunks;
+mod failures;
 #[cfg(test)]
 mod simulation;
 mod slabs;
@@ -13,6 +14,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use failures::ErrorBudget;
+pub use failures::{MaxErrors, OnError};
 pub(super) use slabs::BatchId;
 use slabs::{Slab, State};
 use workers::{Life, Worker};
@@ -46,19 +49,12 @@ pub(super) struct Settings {
     pub max_restarts: u32,
     /// What a sample that cannot be made does to its batch.
     pub on_error: OnError,
+    /// How many samples of an epoch may fail.
+    pub max_errors: MaxErrors,
     /// Whether a worker can be killed and started again.
     pub replaceable: bool,
-}
-
-/// What happens to a batch with a sample that cannot be read or decoded.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum OnError {
-    /// An error comes in the batch's place; the next call goes on.
-    #[default]
-    Fail,
-    /// The slot stays empty (zeros) and its `valid()` is false.
-    Skip,
+    /// Whether threads take over when no process can be started.
+    pub fall_back: bool,
 }
 
 /// The batches of one or several epochs, from a first step on.
@@ -97,7 +93,7 @@ pub(super) enum Input {
     Returned { slab: u32, generation: u32 },
     /// A worker has understood its setup.
     Ready { worker: u32 },
-    /// A worker could not be started.
+    /// A worker process could not be started.
     NotStarted { worker: u32, error: Error },
     /// A worker reports.
     Done { worker: u32, done: Done },
@@ -114,8 +110,8 @@ pub(super) enum Input {
 /// What to do.
 #[derive(Debug)]
 pub(super) enum Action {
-    /// Start a worker.
-    Spawn { worker: u32 },
+    /// Start a worker, as a thread of this process or as the loader was built.
+    Spawn { worker: u32, thread: bool },
     /// End a worker; [`Input::Gone`] follows.
     Kill { worker: u32 },
     /// Write what a slab is used for next.
@@ -126,8 +122,8 @@ pub(super) enum Action {
     CancelSlab { slab: u32, generation: u32 },
     /// Hand a batch to the consumer.
     Deliver { slab: u32, generation: u32, batch: BatchId, span: BatchSpan, result: Result<(), SampleFailure> },
-    /// Mark a slot of a slab as not valid.
-    Invalidate { slab: u32, slot: u32, failure: SampleFailure },
+    /// Note that a sample could not be made, and what came of it.
+    Failed { slab: u32, failure: SampleFailure, end: SampleEnd },
     /// A worker has died and another takes its place.
     Died { worker: u32, why: Why, suspect: Option<Suspect>, reissued: u32, restarts_left: u32 },
     /// Nothing can be delivered any more.
@@ -140,6 +136,17 @@ pub(super) struct SampleFailure {
     pub slot: u32,
     pub worker: u32,
     pub failure: Failure,
+}
+
+/// What came of a sample that could not be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SampleEnd {
+    /// Its batch fails.
+    Batch,
+    /// Its slot stays empty.
+    Empty,
+    /// Another sample is made in its place; the how-manieth.
+    Substitute(u32),
 }
 
 /// The course that is being made.
@@ -191,6 +198,9 @@ pub(super) struct Supervisor {
     blame: workers::Blame,
     restarts: u32,
     start_failures: u32,
+    errors: ErrorBudget,
+    /// Whether workers are started as threads, since processes could not be.
+    threads: bool,
     last_tick: Option<Instant>,
     failed: bool,
     actions: Vec<Action>,
@@ -209,6 +219,8 @@ impl Supervisor {
             blame: workers::Blame::default(),
             restarts: 0,
             start_failures: 0,
+            errors: ErrorBudget::default(),
+            threads: false,
             last_tick: None,
             failed: false,
             actions: Vec::new(),
@@ -234,7 +246,7 @@ impl Supervisor {
             }
             Input::Returned { slab, generation } => self.returned(slab, generation),
             Input::Ready { worker } => self.ready(worker, now),
-            Input::NotStarted { worker, error } => self.not_started(worker, error),
+            Input::NotStarted { worker, error } => self.not_started(worker, error, now),
             Input::Done { worker, done } => self.done(worker, done, now),
             Input::Corrupt { worker, what } => self.kill(worker, Why::Corrupt(what)),
             Input::Heartbeat { worker, count } => self.workers[worker as usize].beat(count, now),
@@ -347,11 +359,12 @@ impl Supervisor {
         };
         self.restarts = 0;
         self.cost.observe(chunk.count, &done);
-        let slab = &mut self.slabs[chunk.slab as usize];
-        if let Err(what) =
-            slab.finish(&chunk, worker, done.outcome, self.settings.on_error, &mut self.actions)
-        {
-            self.kill(worker, Why::Corrupt(what));
+        match self.slabs[chunk.slab as usize].finish(&chunk, done.outcome) {
+            Ok(Some((slot, failure))) => {
+                self.sample_failed(chunk.slab, SampleFailure { slot, worker, failure });
+            }
+            Ok(None) => {}
+            Err(what) => self.kill(worker, Why::Corrupt(what)),
         }
     }
 

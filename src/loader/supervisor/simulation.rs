@@ -6,7 +6,9 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::{Action, BatchId, Course, Input, OnError, SampleFailure, Settings, Supervisor, Why};
+use super::{
+    Action, BatchId, Course, Input, MaxErrors, OnError, SampleEnd, SampleFailure, Settings, Supervisor, Why,
+};
 use crate::error::{Error, ErrorKind};
 use crate::hash::{SPREAD, mix};
 use crate::sampler::{BatchPlan, BatchSpan, Ranks};
@@ -72,7 +74,7 @@ impl World {
         let workers = 1 + rng.below(6) as u32;
         let slabs = 1 + rng.below(4) as u32;
         let ordered = rng.chance(60);
-        let on_error = if rng.chance(50) { OnError::Skip } else { OnError::Fail };
+        let on_error = [OnError::Skip, OnError::Fail, OnError::Substitute][rng.below(3) as usize];
         let samples = rng.below(40);
         let plan = BatchPlan::new(samples, 0, BATCH, &Ranks::default(), false).unwrap();
         let poison = (rng.chance(30) && samples > 0).then(|| rng.below(samples));
@@ -84,7 +86,9 @@ impl World {
             start_timeout: Duration::from_secs(5),
             max_restarts: u32::MAX,
             on_error,
+            max_errors: MaxErrors::Unlimited,
             replaceable: true,
+            fall_back: false,
         };
         World {
             now: Instant::now(),
@@ -119,7 +123,7 @@ impl World {
         let actions: Vec<Action> = self.supervisor.act(self.now, &|worker| worker % 2 == 0).collect();
         for action in actions {
             match action {
-                Action::Spawn { worker } => {
+                Action::Spawn { worker, .. } => {
                     self.workers[worker as usize] = SimWorker { alive: true, ..SimWorker::default() };
                 }
                 Action::Kill { worker } => self.workers[worker as usize].killed = true,
@@ -134,8 +138,8 @@ impl World {
                 }
                 Action::Send { worker, chunk } => self.send(worker, chunk),
                 Action::CancelSlab { .. } | Action::Died { .. } => {}
-                Action::Invalidate { slab, slot, .. } => {
-                    self.filled[slab as usize][slot as usize] = true;
+                Action::Failed { slab, failure, end } => {
+                    self.filled[slab as usize][failure.slot as usize] = end == SampleEnd::Empty;
                     self.invalid += 1;
                 }
                 Action::Deliver { slab, generation, batch, span, result } => {
@@ -268,14 +272,24 @@ impl World {
         self.step(Input::Gone { worker: worker as u32, why });
     }
 
+    /// A worker reports what it does not owe: anything at all, or more of its chunk than there is left.
     fn lie(&mut self, worker: usize) {
-        let mut word = || self.rng.below(7) as u32;
-        let chunk = Chunk { slab: word(), generation: word(), first: word(), count: word() };
-        let owed = self.workers[worker].queue.front().is_some_and(|owed| {
-            let first = owed.first + self.workers[worker].done;
-            (owed.slab, owed.generation, first) == (chunk.slab, chunk.generation, chunk.first)
+        let state = &self.workers[worker];
+        let owed = state.queue.front().map(|chunk| Chunk {
+            first: chunk.first + state.done,
+            count: chunk.count - state.done,
+            ..*chunk
         });
-        if !owed {
+        let mut word = || self.rng.below(7) as u32;
+        let chunk = match owed {
+            Some(owed) if word() < 4 => Chunk { count: (owed.count + 1 + word()) * word().min(1), ..owed },
+            _ => Chunk { slab: word(), generation: word(), first: word(), count: word() },
+        };
+        let is_true = owed.is_some_and(|owed| {
+            (owed.slab, owed.generation, owed.first) == (chunk.slab, chunk.generation, chunk.first)
+                && (1..=owed.count).contains(&chunk.count)
+        });
+        if !is_true {
             let done = Done { chunk, outcome: Outcome::Filled, times: Default::default() };
             self.step(Input::Done { worker: worker as u32, done });
             assert!(self.workers[worker].killed, "a lie was believed");

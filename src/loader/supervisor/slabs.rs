@@ -1,11 +1,11 @@
 //! One slab's state: free → filling → held → free, and draining on the way out of a dropped course.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
-use super::{Action, BEFORE_FIRST, OnError, SampleFailure};
+use super::{BEFORE_FIRST, SampleFailure};
 use crate::sampler::BatchSpan;
-use crate::worker::{Chunk, Outcome};
+use crate::worker::{Chunk, Failure, Outcome};
 
 /// Which batch a slab is used for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -57,6 +57,8 @@ pub(super) struct Slab {
     leased: u32,
     /// The failure that takes the batch's place.
     failure: Option<SampleFailure>,
+    /// How many other samples were tried in the slots whose own failed.
+    attempts: BTreeMap<u32, u32>,
 }
 
 impl Default for Slab {
@@ -69,6 +71,7 @@ impl Default for Slab {
             todo: VecDeque::new(),
             leased: 0,
             failure: None,
+            attempts: BTreeMap::new(),
         }
     }
 }
@@ -81,6 +84,7 @@ impl Slab {
         self.generation = self.generation.wrapping_add(1);
         (self.batch, self.span) = (batch, span);
         self.failure = None;
+        self.attempts.clear();
         self.todo.clear();
         self.todo.push_back(0..span.len);
     }
@@ -115,64 +119,45 @@ impl Slab {
         again
     }
 
-    /// Takes in a report on slots that a worker had leased.
+    /// Takes in a report on slots that a worker had leased; returns the slot that failed, if that matters.
     ///
     /// # Errors
     /// What is wrong with it.
     pub(super) fn finish(
         &mut self,
         chunk: &Chunk,
-        worker: u32,
         outcome: Outcome,
-        on_error: OnError,
-        actions: &mut Vec<Action>,
-    ) -> Result<(), &'static str> {
+    ) -> Result<Option<(u32, Failure)>, &'static str> {
         self.leased -= chunk.count;
         let wanted = self.state == State::Filling && self.failure.is_none();
         let result = match outcome {
-            Outcome::Filled => Ok(()),
-            Outcome::Cancelled if wanted => Err("a chunk given up that nobody cancelled"),
-            Outcome::Cancelled => Ok(()),
-            Outcome::Failed(failure) => {
-                if wanted {
-                    let slot = chunk.first + chunk.count - 1;
-                    self.sample_failed(
-                        chunk.slab,
-                        SampleFailure { slot, worker, failure },
-                        on_error,
-                        actions,
-                    );
-                }
-                Ok(())
+            Outcome::Failed(failure) if wanted => Ok(Some((chunk.first + chunk.count - 1, failure))),
+            Outcome::Cancelled if wanted => {
+                self.todo.push_front(chunk.first..chunk.first + chunk.count);
+                Err("a chunk given up that nobody cancelled")
             }
+            _ => Ok(None),
         };
-        if result.is_err() {
-            self.todo.push_front(chunk.first..chunk.first + chunk.count);
-        }
         self.settle();
         result
     }
 
-    /// A sample of this slab cannot be made.
-    pub(super) fn sample_failed(
-        &mut self,
-        number: u32,
-        failure: SampleFailure,
-        on_error: OnError,
-        actions: &mut Vec<Action>,
-    ) {
-        match on_error {
-            OnError::Skip => {
-                actions.push(Action::Invalidate { slab: number, slot: failure.slot, failure });
-            }
-            OnError::Fail => {
-                self.failure = Some(failure);
-                self.todo.clear();
-                if self.leased > 0 {
-                    actions.push(Action::CancelSlab { slab: number, generation: self.generation });
-                }
-            }
-        }
+    /// Lets the batch fail; returns whether workers are still at it.
+    pub(super) fn fail(&mut self, failure: SampleFailure) -> bool {
+        self.failure = Some(failure);
+        self.todo.clear();
+        self.leased > 0
+    }
+
+    /// Returns how many other samples were tried in a slot.
+    pub(super) fn attempt(&self, slot: u32) -> u32 {
+        self.attempts.get(&slot).copied().unwrap_or(0)
+    }
+
+    /// Has a slot filled again, with another sample.
+    pub(super) fn try_again(&mut self, slot: u32, attempt: u32) {
+        self.attempts.insert(slot, attempt);
+        self.todo.push_front(slot..slot + 1);
     }
 
     /// Takes one slot out of what is to do; returns whether it was there.

@@ -175,7 +175,7 @@ impl Supervisor {
     pub(super) fn spawn(&mut self, worker: u32, now: Instant) {
         let state = &mut self.workers[worker as usize];
         *state = Worker { life: Life::Starting, since: Some(now), ..Worker::default() };
-        self.actions.push(Action::Spawn { worker });
+        self.actions.push(Action::Spawn { worker, thread: self.threads });
     }
 
     pub(super) fn ready(&mut self, worker: u32, now: Instant) {
@@ -197,10 +197,16 @@ impl Supervisor {
         }
     }
 
-    /// Goes on with the workers that there are, or fails when there are none.
-    pub(super) fn not_started(&mut self, worker: u32, error: Error) {
-        self.workers[worker as usize].life = Life::Absent;
-        if self.workers.iter().all(|worker| worker.life == Life::Absent) {
+    /// Goes on with the workers that there are. When there are none, threads take over if they may.
+    pub(super) fn not_started(&mut self, worker: u32, error: Error, now: Instant) {
+        self.workers[worker as usize] = Worker::default();
+        if self.workers.iter().any(|worker| worker.life != Life::Absent) {
+            return;
+        }
+        if self.settings.fall_back && !self.threads {
+            self.threads = true;
+            (0..self.settings.workers).for_each(|worker| self.spawn(worker, now));
+        } else {
             self.fail(error);
         }
     }
@@ -229,7 +235,7 @@ impl Supervisor {
             }
         }
         self.restarts += 1;
-        if !self.settings.replaceable {
+        if self.threads || !self.settings.replaceable {
             return self.fail(hopeless(format!("worker {worker} is gone and cannot be replaced"), &why));
         }
         let Some(restarts_left) = self.settings.max_restarts.checked_sub(self.restarts) else {
@@ -263,7 +269,7 @@ impl Supervisor {
                 let message = format!("it ended its worker {DEATHS_OF_A_SAMPLE} times: {why}");
                 let failure = Failure { kind: ErrorKind::WorkerDied, message, remedy: None };
                 let failure = SampleFailure { slot: suspect.slot, worker, failure };
-                slab.sample_failed(suspect.slab, failure, self.settings.on_error, &mut self.actions);
+                self.sample_failed(suspect.slab, failure);
             }
         }
         reissued

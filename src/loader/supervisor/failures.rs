@@ -1,0 +1,107 @@
+//! Samples that cannot be made: what becomes of their batch, and how many of them are put up with.
+
+use super::{Action, SampleEnd, SampleFailure, Supervisor};
+use crate::error::{Error, ErrorKind};
+
+/// How many other samples are tried in the place of one, before its batch fails after all.
+const SUBSTITUTES: u32 = 10;
+
+/// What happens to a batch with a sample that cannot be read or decoded. None of these changes which positions a batch
+/// covers, nor the bytes of the other samples.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OnError {
+    /// An error comes in the batch's place; the next call goes on behind it.
+    #[default]
+    Fail,
+    /// The slot stays empty: zeros, label 0, and its `valid()` is false.
+    Skip,
+    /// Another sample takes the slot, drawn from (seed, epoch, position, attempt), and its `substituted()` is true. After
+    /// ten that fail as well, the batch fails.
+    Substitute,
+}
+
+/// How many samples of one epoch may fail (under [`OnError::Skip`] and [`OnError::Substitute`]) before the loader gives up.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub enum MaxErrors {
+    /// Any number.
+    #[default]
+    Unlimited,
+    /// That many.
+    Count(u64),
+    /// That share of this rank's samples in the epoch: 0.01 is one in a hundred.
+    Share(f64),
+}
+
+impl MaxErrors {
+    /// Returns the number of failures that are allowed among so many samples.
+    fn allowed(self, samples: u64) -> u64 {
+        match self {
+            MaxErrors::Unlimited => u64::MAX,
+            MaxErrors::Count(count) => count,
+            MaxErrors::Share(share) => (share * samples as f64) as u64,
+        }
+    }
+}
+
+/// The failures of the epoch in which the last one was.
+#[derive(Debug, Default)]
+pub(super) struct ErrorBudget {
+    run: u64,
+    epoch: u64,
+    failures: u64,
+}
+
+impl Supervisor {
+    /// A sample of a slab that is being filled cannot be made.
+    pub(super) fn sample_failed(&mut self, slab: u32, failure: SampleFailure) {
+        let state = &mut self.slabs[slab as usize];
+        let attempt = state.attempt(failure.slot);
+        let end = match self.settings.on_error {
+            OnError::Skip => SampleEnd::Empty,
+            OnError::Substitute if attempt < SUBSTITUTES => SampleEnd::Substitute(attempt + 1),
+            OnError::Fail | OnError::Substitute => SampleEnd::Batch,
+        };
+        match end {
+            SampleEnd::Empty => {}
+            SampleEnd::Substitute(attempt) => state.try_again(failure.slot, attempt),
+            SampleEnd::Batch => {
+                if state.fail(failure.clone()) {
+                    self.actions.push(Action::CancelSlab { slab, generation: state.generation });
+                }
+            }
+        }
+        let batch = state.batch;
+        let budget = &mut self.errors;
+        if (budget.run, budget.epoch) != (batch.run, batch.epoch) {
+            *budget = ErrorBudget { run: batch.run, epoch: batch.epoch, failures: 0 };
+        }
+        budget.failures += 1;
+        let failures = budget.failures;
+        self.actions.push(Action::Failed { slab, failure, end });
+        let samples = self.making.as_ref().map_or(0, |making| (making.course.plan)(batch.epoch).samples());
+        let allowed = self.settings.max_errors.allowed(samples);
+        if end != SampleEnd::Batch && failures > allowed {
+            let text =
+                format!("{failures} of {samples} samples of epoch {} failed, {allowed} may", batch.epoch);
+            self.fail(
+                Error::new(ErrorKind::Limit, text)
+                    .with_remedy("mend or remove the files in the error report, or raise max_errors"),
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_are_of_the_samples_of_the_epoch() {
+        assert_eq!(MaxErrors::Share(0.01).allowed(1000), 10);
+        assert_eq!(MaxErrors::Share(0.0).allowed(1000), 0);
+        assert_eq!(MaxErrors::Count(3).allowed(1), 3);
+        assert_eq!(MaxErrors::default().allowed(1), u64::MAX);
+    }
+}
