@@ -434,7 +434,7 @@ fn common(
 fn control_segment(bytes: usize) -> Result<(Backing, Segment)> {
     let mut refused: Option<Error> = None;
     for backing in [Backing::Memfd, Backing::Shm, Backing::File(std::env::temp_dir())] {
-        match Segment::create(&backing, "forebay-control", bytes, &mut |_| Ok(())) {
+        match Segment::create(&backing, "control", bytes, &mut |_| Ok(())) {
             Ok(segment) => return Ok((backing, segment)),
             Err(error) => {
                 refused.get_or_insert(error);

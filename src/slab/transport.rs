@@ -140,7 +140,7 @@ pub(crate) fn reserve(
             return Ok((SlabMemory::new(Arc::new(mapping), Arc::clone(layout))?, None));
         }
     };
-    let segment = Segment::create(&backing, "forebay-slab", layout.bytes, before_chunk)?;
+    let segment = Segment::create(&backing, "slab", layout.bytes, before_chunk)?;
     // The consumer's pages are mapped by fault-around as it reads; the workers, who write, populate theirs.
     let mapping = segment.map(Access::ReadWrite, false)?;
     Ok((SlabMemory::new(Arc::new(mapping), Arc::clone(layout))?, Some(segment)))

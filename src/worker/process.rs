@@ -39,7 +39,7 @@ const REFUSED: i32 = 3;
 /// When the system has no process, descriptor or memory left for it.
 pub(crate) fn start(common: &Common, processes: &Processes, number: u32) -> Result<Ends> {
     let Processes { launch, setup, control, backing } = processes;
-    let segment = Segment::create(backing, "forebay-worker", size_of::<WorkerPage>(), &mut |_| Ok(()))?;
+    let segment = Segment::create(backing, "worker", size_of::<WorkerPage>(), &mut |_| Ok(()))?;
     let page: Mapped<WorkerPage> = Mapped::new(Arc::new(segment.map(Access::ReadWrite, false)?), 0)?;
     let bell = Doorbell::new()?;
     let (socket, theirs) = fdpass::pair()?;

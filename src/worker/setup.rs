@@ -121,7 +121,7 @@ impl Packed {
     /// # Errors
     /// When no segment can be had.
     pub(crate) fn segment(&self, backing: &Backing) -> Result<Segment> {
-        let segment = Segment::create(backing, "forebay-setup", self.text.len().max(1), &mut |_| Ok(()))?;
+        let segment = Segment::create(backing, "setup", self.text.len().max(1), &mut |_| Ok(()))?;
         segment.write_at(self.text.as_bytes(), 0)?;
         segment.seal_all()?;
         let _ = segment.as_fd();
