@@ -68,7 +68,7 @@ pub use loader::{
     Batch, Epoch, Epochs, Fingerprint, Loader, LoaderBuilder, MaxErrors, OnError, SampleError, State,
 };
 pub use slab::Transport;
-pub use stats::Stats;
+pub use stats::{Stats, WaitSummary, WorkerStats};
 pub use sys::shared::Shared;
 pub use tensor::{DType, Element, Layout};
 #[cfg(not(all(test, loom)))]

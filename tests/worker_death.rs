@@ -10,7 +10,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use common::{
-    Dice, PROCESS_TRANSPORTS, Process, Seen, alone, count, median_and_worst, samples, seen, wait_until, workers,
+    Dice, PROCESS_TRANSPORTS, Process, Seen, alone, count, median_and_worst, samples, seen, wait_until,
+    workers,
 };
 use forebay::dataset::{Payload, WorkerInfo};
 use forebay::prelude::*;
@@ -297,7 +298,10 @@ fn a_sample_that_ends_its_workers_is_one_empty_slot_under_skip() {
             let mut got = samples(loader.epoch(0));
             let empty = got.extract_if(.., |sample| sample.index == TRAP).collect::<Vec<_>>();
             assert!(got == reference, "{deed:?} in {stage}");
-            assert!(matches!(&empty[..], [Seen { valid: false, label: 0, .. }]), "{deed:?} in {stage}: {empty:?}");
+            assert!(
+                matches!(&empty[..], [Seen { valid: false, label: 0, .. }]),
+                "{deed:?} in {stage}: {empty:?}"
+            );
             assert!(got.iter().all(|sample| sample.valid));
         }
     });
@@ -353,7 +357,8 @@ fn workers_that_die_at_every_start_are_a_start_up_error() {
 fn why_a_data_set_does_not_start_is_told() {
     alone("why_a_data_set_does_not_start_is_told", 60, || {
         for transport in [Transport::Memfd, Transport::InProcess] {
-            let loader = Loader::builder(Trap { refuses: true, ..NO_TRAP }).num_workers(2).transport(transport);
+            let loader =
+                Loader::builder(Trap { refuses: true, ..NO_TRAP }).num_workers(2).transport(transport);
             let loader = loader.on_event(|_| {}).build().unwrap();
             let error = first_error(&loader);
             assert!(error.to_string().contains("the shelf is locked"), "{transport}: {error}");

@@ -19,10 +19,11 @@ use crate::sampler::{Ranks, Sampler, Sequential, Shuffle};
 use crate::slab::{FieldSpec, Pool, SlabLayout, Transport};
 use crate::sync::prim::AtomicU64;
 use crate::sys::doorbell::Doorbell;
+use crate::sys::limits;
 use crate::sys::mapping::{Access, Mapping};
 use crate::sys::segment::{Backing, Segment};
 use crate::tensor::{DType, Layout};
-use crate::transform::{Pipeline, Shape, Transform};
+use crate::transform::{Compiled, Pipeline, Shape, Transform};
 use crate::worker::{Common, Control, Packed, Processes, Setup, SlabTable, WorkerPage, launch};
 
 /// How long a worker may take to start, before it is killed and another one is tried.
@@ -278,6 +279,8 @@ impl LoaderBuilder {
             Transport::InProcess => None,
             _ => Some(launch(self.worker_program.as_deref())?),
         };
+        let explained = explain(&self.pipeline, self.dataset.image_size())?;
+        let slab_bytes = layout.bytes;
         let len = self.dataset.len();
         let slabs = config.slabs() as usize;
         let setup = Setup::new(layout.clone(), slabs, self.seed, self.pipeline, self.dataset);
@@ -292,7 +295,11 @@ impl LoaderBuilder {
         };
         let (common, control_bytes) = common(&config, launch, packed, slabs)?;
         let shared = Arc::new(Shared::default());
-        shared.stats(|stats| stats.control_bytes = control_bytes);
+        shared.stats(|stats| {
+            stats.control_bytes = control_bytes;
+            stats.num_workers = config.num_workers;
+            stats.cpus = limits::cpus() as u32;
+        });
         let (sender, commands) = crossbeam_channel::unbounded();
         let door = Door::new(sender, common.control.clone(), Arc::clone(&common.host_bell));
         let dataset = setup.dataset;
@@ -315,7 +322,17 @@ impl LoaderBuilder {
             .name("forebay-host".into())
             .spawn(move || shell.run())
             .map_err(|error| Error::io("start the loader's thread", error))?;
-        Ok(Loader { config, plans, fingerprint, door, shared, runs: AtomicU64::new(0), thread: Some(thread) })
+        Ok(Loader {
+            config,
+            plans,
+            fingerprint,
+            pipeline: explained,
+            slab_bytes,
+            door,
+            shared,
+            runs: AtomicU64::new(0),
+            thread: Some(thread),
+        })
     }
 
     fn check(&self) -> Result<Config> {
@@ -369,6 +386,12 @@ impl LoaderBuilder {
         let len = self.dataset.len();
         if self.shuffle { Arc::new(Shuffle::new(len, self.seed)) } else { Arc::new(Sequential::new(len)) }
     }
+}
+
+/// Returns how a pipeline will run, in words.
+fn explain(pipeline: &Pipeline, size: Option<(u32, u32)>) -> Result<String> {
+    let copy = Pipeline::from_json(&pipeline.to_json()?)?;
+    Ok(Compiled::new(copy, Shape::of(size))?.explain())
 }
 
 fn slab_layout(pipeline: &Pipeline, size: Size, batch_size: u32) -> Result<SlabLayout> {

@@ -11,9 +11,10 @@ use super::supervisor::{BatchId, Course};
 use crate::error::{Error, ErrorKind, Result};
 use crate::sampler::BatchSpan;
 use crate::slab::View;
-use crate::stats::Stats;
+use crate::stats::{Stats, Waits, WorkerStats};
 use crate::sync::prim::{AtomicU64, Ordering};
 use crate::sys::doorbell::Doorbell;
+use crate::sys::limits;
 use crate::sys::mapping::Mapping;
 use crate::worker::Control;
 
@@ -123,6 +124,7 @@ pub(super) struct Shared {
     slabs: AtomicU64,
     mappings: Mutex<Vec<Weak<Mapping>>>,
     stats: Mutex<Stats>,
+    waits: Mutex<Waits>,
     fatal: Mutex<Option<Fatal>>,
 }
 
@@ -148,6 +150,26 @@ impl Shared {
 
     pub(super) fn stats<R>(&self, change: impl FnOnce(&mut Stats) -> R) -> R {
         change(&mut self.stats.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Returns the statistics, with what has to be looked up now.
+    pub(super) fn snapshot(&self) -> Stats {
+        let mut stats = self.stats(|stats| stats.clone());
+        stats.waits = self.waits.lock().unwrap_or_else(PoisonError::into_inner).summary();
+        for worker in &mut stats.workers {
+            worker.resident_bytes = worker.pid.and_then(limits::resident_bytes);
+        }
+        stats
+    }
+
+    /// Notes a worker's start or readiness.
+    pub(super) fn set_worker(&self, worker: usize, state: WorkerStats) {
+        self.stats(|stats| {
+            if stats.workers.len() <= worker {
+                stats.workers.resize(worker + 1, WorkerStats::default());
+            }
+            stats.workers[worker] = state;
+        });
     }
 
     /// Sets the error that ends the loader; the first one stays.
@@ -178,6 +200,9 @@ pub(super) struct Outlet {
     door: Door,
     shared: Arc<Shared>,
     hold_timeout: Duration,
+    opened: Instant,
+    /// Nanoseconds since `opened` that the statistics know of.
+    counted: AtomicU64,
 }
 
 impl Outlet {
@@ -187,7 +212,15 @@ impl Outlet {
         let (sender, deliveries) = crossbeam_channel::unbounded();
         let run = course.run;
         door.send(Command::Start(course, sender));
-        Outlet { run, deliveries, door: door.clone(), shared: Arc::clone(shared), hold_timeout }
+        Outlet {
+            run,
+            deliveries,
+            door: door.clone(),
+            shared: Arc::clone(shared),
+            hold_timeout,
+            opened: Instant::now(),
+            counted: AtomicU64::new(0),
+        }
     }
 
     /// Waits for the next batch.
@@ -219,10 +252,15 @@ impl Outlet {
                 .with_remedy(format!("drop batches sooner, copy what must stay, or build with .hold({})", kept + 1)));
             }
         };
+        let wait = started.elapsed();
+        let open = self.opened.elapsed().as_nanos() as u64;
+        let passed = Duration::from_nanos(open - self.counted.swap(open, Ordering::Relaxed).min(open));
         self.shared.stats(|stats| {
-            stats.consumer_wait += started.elapsed();
+            stats.consumer_wait += wait;
+            stats.elapsed += passed;
             stats.batches += u64::from(result.is_ok());
         });
+        self.shared.waits.lock().unwrap_or_else(PoisonError::into_inner).record(wait);
         result
     }
 }

@@ -44,6 +44,9 @@ pub struct Loader {
     config: Config,
     plans: Arc<Plans>,
     fingerprint: Fingerprint,
+    /// How the pipeline runs, in words.
+    pipeline: String,
+    slab_bytes: usize,
     door: Door,
     shared: Arc<Shared>,
     runs: AtomicU64,
@@ -128,7 +131,7 @@ impl Loader {
 
     /// Returns what the loader has done so far.
     pub fn stats(&self) -> Stats {
-        self.shared.stats(|stats| stats.clone())
+        self.shared.snapshot()
     }
 
     /// Returns how many bytes of the slabs lie on huge pages in this process, where the kernel tells. Takes milliseconds.
@@ -136,6 +139,21 @@ impl Loader {
     /// Huge pages are asked for, and had where `/sys/kernel/mm/transparent_hugepage/shmem_enabled` allows it.
     pub fn huge_page_bytes(&self) -> Option<u64> {
         self.shared.huge_page_bytes()
+    }
+
+    /// Returns how the loader works, in a few lines: what is decoded, the steps, workers, memory.
+    pub fn explain(&self) -> String {
+        let Config { num_workers, prefetch, hold, transport, .. } = &self.config;
+        let stats = self.stats();
+        let kind = if *transport == crate::Transport::InProcess { "thread" } else { "process" };
+        let slabs = prefetch + hold;
+        let mib = self.slab_bytes as f64 / f64::from(1 << 20);
+        format!(
+            "{}\nworkers: {num_workers} ({kind} each)\nslabs: {slabs} x {mib:.1} MiB (prefetch {prefetch} + hold {hold}), \
+             transport {transport}, so far {}",
+            self.pipeline,
+            stats.transport_summary(),
+        )
     }
 
     /// Returns how many workers it has.

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::error::Result;
 use crate::slab::{Lease, PoolSlab, SlabMemory};
+use crate::stats::WorkerStats;
 use crate::sync::ring::PushError;
 use crate::sys::poll::Epoll;
 use crate::sys::process::{Child, Exit};
@@ -31,12 +32,14 @@ pub(super) struct Seat {
     pub refused: Option<String>,
     /// Something was pushed that it may not have seen.
     pushed: bool,
+    /// When it was started.
+    started: Option<Instant>,
 }
 
 impl Seat {
     /// Starts a worker here.
     pub(super) fn start(&mut self, common: &Common, worker: u32, thread: bool) -> Result<()> {
-        *self = Seat::default();
+        *self = Seat { started: Some(Instant::now()), ..Seat::default() };
         self.ends = Some(match &common.processes {
             Some(processes) if !thread => start_process(common, processes, worker)?,
             _ => start_thread(common, worker)?,
@@ -51,6 +54,16 @@ impl Seat {
             epoll.add(child.pidfd(), first)?;
         }
         epoll.add(ends.socket.as_fd(), first + 1)
+    }
+
+    /// Returns what is told of the worker: its process, and how long it took to start if it has just become ready.
+    pub(super) fn stats(&self, ready: bool) -> WorkerStats {
+        let pid = match self.ends.as_ref().map(|ends| &ends.body) {
+            Some(Body::Process(child)) => Some(child.id()),
+            _ => None,
+        };
+        let start = self.started.filter(|_| ready).map(|started| started.elapsed());
+        WorkerStats { pid, start, resident_bytes: None }
     }
 
     /// Tells the worker of a slab's memory.

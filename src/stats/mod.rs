@@ -1,7 +1,13 @@
 //! What a loader has done so far, in numbers. Counts and summarises; measures nothing itself.
 
+mod verdict;
+mod waits;
+
 use std::fmt;
 use std::time::Duration;
+
+pub use waits::WaitSummary;
+pub(crate) use waits::Waits;
 
 /// A snapshot of what a loader has done since it was built.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -25,8 +31,20 @@ pub struct Stats {
     pub idle: Duration,
     /// Time that the consumer waited for batches.
     pub consumer_wait: Duration,
+    /// Its waits, batch by batch.
+    pub waits: WaitSummary,
+    /// Time between the beginning of epochs and the last batch taken of each.
+    pub elapsed: Duration,
     /// Workers that died and were replaced.
     pub restarts: u64,
+    /// Times that something was made of other memory, with fewer slabs or by fewer workers than asked for.
+    pub degradations: u64,
+    /// How many workers were asked for.
+    pub num_workers: u32,
+    /// How many processors this process may use.
+    pub cpus: u32,
+    /// The workers that there are.
+    pub workers: Vec<WorkerStats>,
     /// Slabs by what they are at: absent, free, filling, held, draining.
     pub slabs: Vec<&'static str>,
     /// The memory of each slab that was reserved: memfd, shm, file, heap or private.
@@ -35,6 +53,18 @@ pub struct Stats {
     pub slab_bytes: usize,
     /// Bytes of the control segments.
     pub control_bytes: usize,
+}
+
+/// One worker, as its host sees it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct WorkerStats {
+    /// Its process, or `None` for a thread.
+    pub pid: Option<u32>,
+    /// How long it took from its start until it could take work; `None` while it starts.
+    pub start: Option<Duration>,
+    /// Memory that it has resident, slabs included; `None` for a thread.
+    pub resident_bytes: Option<u64>,
 }
 
 impl Stats {

@@ -67,6 +67,13 @@ pub fn fsize() -> Option<u64> {
     getrlimit(Resource::Fsize).current
 }
 
+/// Returns how much memory a process has resident, shared pages included; `None` when it is gone.
+pub fn resident_bytes(pid: u32) -> Option<u64> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/statm")).ok()?;
+    let pages: u64 = text.split(' ').nth(1)?.parse().ok()?;
+    Some(pages * rustix::param::page_size() as u64)
+}
+
 /// Returns how many threads can run at once, after affinity and control groups; at least 1.
 pub fn cpus() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)

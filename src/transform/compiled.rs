@@ -61,6 +61,24 @@ impl Compiled {
         self.pipeline.sample_bytes(self.size)
     }
 
+    /// Returns in a few lines how it runs: which part of a picture is decoded and why, and the steps.
+    pub fn explain(&self) -> String {
+        let names: Vec<_> = self.pipeline.steps.iter().map(|step| step.typetag_name()).collect();
+        let root = SampleRng::root(SampleKey::new(0, 0, 0));
+        // Any size will do that is larger than what crops leave of it.
+        let full = Size::new(1 << 14, 1 << 14);
+        let asks = |from: usize| {
+            self.request_from(from, full, &root).is_some_and(|request| request.region != Rect::whole(full))
+        };
+        let decode = match (0..names.len()).find(|from| asks(*from)) {
+            Some(0) => "only the part that the crop needs".to_owned(),
+            Some(from) => format!("full image, because {} precedes {}", names[from - 1], names[from]),
+            None => "full image, since no step crops it".to_owned(),
+        };
+        let Pipeline { dtype, layout, .. } = &self.pipeline;
+        format!("decode: {decode}\nsteps: {}\noutput: {dtype} {layout}, in one last pass", names.join(", "))
+    }
+
     /// Returns what the steps will use of a picture of size `full`, if they can tell before it is decoded.
     pub fn request(&self, full: Size, key: SampleKey) -> Option<Request> {
         self.request_from(0, full, &SampleRng::root(key))

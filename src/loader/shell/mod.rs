@@ -15,7 +15,7 @@ use super::link::{Command, Delivery, Door, Lists, Shared};
 use super::seat::Seat;
 use super::supervisor::{Input, Supervisor};
 use crate::error::Result;
-use crate::event::Sink;
+use crate::event::{Event, Sink};
 use crate::plan::Budget;
 use crate::sampler::{BatchPlan, Sampler};
 use crate::slab::{Pool, StepDown};
@@ -108,6 +108,12 @@ impl Shell {
             }
             self.tick();
         }
+    }
+
+    /// Tells the user of something that is not as it was asked for.
+    fn tell(&self, event: &Event) {
+        self.shared.stats(|stats| stats.degradations += 1);
+        self.events.emit(event);
     }
 
     /// Takes in commands and reports; returns whether there were any.

@@ -51,7 +51,7 @@ impl Shell {
         if let Some(step) = self.work.step_down.take() {
             let got = self.shared.stats(|stats| stats.transport_summary());
             let (wanted, slabs) = (step.wanted.name(), self.wanted_slabs);
-            self.events.emit(&Event::Degraded { wanted, slabs, slab_bytes, got, error: step.error });
+            self.tell(&Event::Degraded { wanted, slabs, slab_bytes, got, error: step.error });
         }
         if let Some(error) = refused {
             let least = if self.pool.is_strict() { self.wanted_slabs } else { 2.min(self.wanted_slabs) };
@@ -60,7 +60,7 @@ impl Shell {
                 self.work.outlet = None;
             } else {
                 let wanted = self.wanted_slabs;
-                self.events.emit(&Event::PoolShrunk { slabs: have, wanted, slab_bytes, error });
+                self.tell(&Event::PoolShrunk { slabs: have, wanted, slab_bytes, error });
             }
         }
         true

@@ -45,7 +45,10 @@ impl Shell {
             });
             match arrival {
                 Arrival::Pending => return,
-                Arrival::Ready => self.supervisor.step(Input::Ready { worker }, now),
+                Arrival::Ready => {
+                    self.shared.set_worker(worker as usize, self.work.seats[worker as usize].stats(true));
+                    self.supervisor.step(Input::Ready { worker }, now);
+                }
                 Arrival::Refused(text) => self.work.seats[worker as usize].refused = Some(text),
                 Arrival::Report(words) => match Done::decode(&words) {
                     Some(done) => self.report(worker, done, now),
@@ -102,7 +105,7 @@ impl Shell {
                 Some(remedy) => again.with_remedy(remedy),
                 None => again,
             };
-            self.events.emit(&Event::WorkerNotStarted { worker, error });
+            self.tell(&Event::WorkerNotStarted { worker, error });
             self.supervisor.step(Input::NotStarted { worker, error: again }, Instant::now());
         }
     }
