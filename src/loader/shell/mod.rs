@@ -126,6 +126,8 @@ impl Shell {
 
     fn command(&mut self, command: Command, now: Instant) {
         match command {
+            // The loader has ended already: without its way out, the consumer looks for the reason.
+            Command::Start(..) if self.shared.fatal().is_some() => {}
             Command::Start(course, outlet) => {
                 self.work.outlet = Some((course.run, outlet));
                 self.work.plan = Some(Arc::clone(&course.plan));
