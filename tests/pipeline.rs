@@ -404,6 +404,7 @@ fn a_file_with_a_wrong_key_is_refused_by_name() {
     );
 }
 
+#[cfg(feature = "cli")]
 fn number() -> impl Strategy<Value = String> {
     prop_oneof![
         any::<i64>().prop_map(|n| n.to_string()),
@@ -416,10 +417,12 @@ fn number() -> impl Strategy<Value = String> {
     ]
 }
 
+#[cfg(feature = "cli")]
 fn value() -> impl Strategy<Value = String> {
     prop_oneof![4 => number(), 1 => prop::collection::vec(number(), 0..5).prop_map(|all| format!("[{}]", all.join(", ")))]
 }
 
+#[cfg(feature = "cli")]
 fn step() -> impl Strategy<Value = String> {
     let tag = prop::sample::select(vec![
         "RandomResizedCrop",
