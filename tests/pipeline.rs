@@ -8,6 +8,7 @@ use forebay::transform::{
     Sample, SampleKey, SampleRng, Shape, Transform,
 };
 use forebay::{DType, ErrorKind, Layout, Result};
+#[cfg(feature = "cli")]
 use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
 
