@@ -87,6 +87,11 @@ pub mod prelude {
     pub use crate::{Batch, DType, Layout, Loader, OnError, Transport};
 }
 
+/// The README's program is compiled as one of the documentation's examples.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 /// What macros expand to. Not part of the interface.
 #[cfg(not(all(test, loom)))]
 #[doc(hidden)]

@@ -148,13 +148,23 @@ fn batches_outlive_epoch_and_loader() {
 }
 
 #[test]
-fn a_loader_that_failed_before_its_epoch_says_so() {
-    // Nothing can be created there, and nothing else is allowed.
-    let loader = builder().transport(Transport::File).file_dir("/proc/self").strict(true).build().unwrap();
-    std::thread::sleep(Duration::from_millis(300));
-    for epoch in 0..2 {
-        let mut epoch = loader.epoch(epoch);
-        assert!(epoch.next().unwrap().is_err());
-        assert!(epoch.next().is_none());
+fn memory_that_is_refused_is_said_however_late_an_epoch_begins() {
+    // No file can be made there, and no other memory will do.
+    let builder = || builder().transport(Transport::File).file_dir("/proc").strict(true);
+    for late in [0, 300] {
+        let loader = builder().build().unwrap();
+        std::thread::sleep(Duration::from_millis(late));
+        let (sender, receiver) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            for epoch in 0..2 {
+                let mut epoch = loader.epoch(epoch);
+                sender.send((epoch.next().unwrap().unwrap_err(), epoch.next().is_none())).unwrap();
+            }
+        });
+        for _ in 0..2 {
+            let (error, ended) =
+                receiver.recv_timeout(Duration::from_secs(60)).expect("an error, not a wait");
+            assert!(error.to_string().contains("/proc") && ended, "{error}");
+        }
     }
 }

@@ -46,9 +46,13 @@ impl Console {
         self.labelled("error", "31", message);
     }
 
-    /// Writes something that the user should know.
+    /// Writes something that the user should know. An event brings its own label: `warning[code]: `.
     pub(crate) fn warning(&self, message: &dyn fmt::Display) {
-        self.labelled("warning", "33", message);
+        let text = message.to_string();
+        match text.split_once("]: ").filter(|(label, _)| label.starts_with("warning[")) {
+            Some((label, rest)) => self.labelled(&format!("{label}]"), "33", &rest),
+            None => self.labelled("warning", "33", &text),
+        }
     }
 
     /// Writes something that is good to know, unless only what went wrong is wanted.

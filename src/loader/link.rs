@@ -1,6 +1,7 @@
 //! What joins the consumer to the supervisor's thread: commands one way, deliveries the other.
 
 use std::fmt;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
@@ -134,6 +135,7 @@ struct Fatal {
     kind: ErrorKind,
     message: String,
     remedy: Option<String>,
+    path: Option<PathBuf>,
 }
 
 impl Shared {
@@ -178,6 +180,7 @@ impl Shared {
             kind: error.kind(),
             message: error.message().to_owned(),
             remedy: error.remedy().map(str::to_owned),
+            path: error.path().map(Path::to_owned),
         };
         self.fatal.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(fatal);
     }
@@ -185,11 +188,14 @@ impl Shared {
     /// Returns the error that has ended the loader.
     pub(super) fn fatal(&self) -> Option<Error> {
         let fatal = self.fatal.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
-        let error = Error::new(fatal.kind, fatal.message);
-        Some(match fatal.remedy {
-            Some(remedy) => error.with_remedy(remedy),
-            None => error,
-        })
+        let mut error = Error::new(fatal.kind, fatal.message);
+        if let Some(remedy) = fatal.remedy {
+            error = error.with_remedy(remedy);
+        }
+        if let Some(path) = fatal.path {
+            error = error.with_path(path);
+        }
+        Some(error)
     }
 }
 

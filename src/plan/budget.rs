@@ -35,13 +35,14 @@ impl Budget {
     /// # Errors
     /// [`ErrorKind::SharedMemory`] with the limit that is in the way, and what raises it.
     pub(crate) fn check(&self, rung: Rung, bytes: usize, taken: u64) -> Result<()> {
-        let space = match rung {
-            Rung::Shm => limits::shm_mount(),
+        let room = match rung {
+            Rung::Shm => limits::room_within(limits::shm_mount(), self.peak()),
+            Rung::Memfd => limits::room_within(None, self.peak()),
+            Rung::Heap | Rung::Private => limits::private_room(self.peak()),
             // Its own file system refuses in time, and its pages are written back rather than kept.
             Rung::File => return Ok(()),
-            Rung::Memfd | Rung::Heap | Rung::Private => None,
         };
-        self.judge(&limits::room_within(space, self.peak()), rung, bytes as u64, taken)
+        self.judge(&room, rung, bytes as u64, taken)
     }
 
     fn judge(&self, room: &Room, rung: Rung, bytes: u64, taken: u64) -> Result<()> {

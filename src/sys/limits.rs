@@ -135,12 +135,21 @@ pub fn room() -> Room {
 ///
 /// The peak and a reserve of 5 % of the limit, at most 64 MiB, are kept free below memory limits only.
 pub fn room_within(space: Option<Space>, peak: u64) -> Room {
-    let meminfo_text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let machine = meminfo(&meminfo_text, "MemTotal").zip(meminfo(&meminfo_text, "MemAvailable"));
-    smallest(space, fsize(), &memory_levels(), machine, peak)
+    room_below(space, fsize(), peak)
 }
 
-/// The arithmetic of [`room_within`] on numbers that were read; `machine` is total and available memory.
+/// Returns the room for private memory, which is no file of any size, beside workers that will need `peak` bytes.
+pub fn private_room(peak: u64) -> Room {
+    room_below(None, None, peak)
+}
+
+fn room_below(space: Option<Space>, file_size: Option<u64>, peak: u64) -> Room {
+    let meminfo_text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let machine = meminfo(&meminfo_text, "MemTotal").zip(meminfo(&meminfo_text, "MemAvailable"));
+    smallest(space, file_size, &memory_levels(), machine, peak)
+}
+
+/// The arithmetic of [`room_below`] on numbers that were read; `machine` is total and available memory.
 fn smallest(
     space: Option<Space>,
     file_size: Option<u64>,

@@ -237,6 +237,37 @@ fn strict_gives_exactly_the_transport_asked_for() {
     assert!(!transports.is_empty() && transports.iter().all(|name| name == "memfd"), "{report}");
 }
 
+/// Runs a line under a file size limit of 64 KiB, so that no shared memory can be had for slabs.
+fn without_shared_memory(line: &str) -> std::process::Output {
+    let mut command = std::process::Command::new("sh");
+    command.args(["-c", "ulimit -f 128; exec \"$@\"", "sh"]);
+    let inner = forebay();
+    command.arg(inner.get_program()).args(line.split_whitespace());
+    command.current_dir(inner.get_current_dir().unwrap());
+    command.output().unwrap()
+}
+
+#[test]
+fn without_shared_memory_the_bytes_are_the_same_and_strict_refuses() {
+    let line = "run datasets/tiny --batch-size 16 --size 64 --num-workers 2 --progress never";
+    let fell = without_shared_memory(&format!("{line} --digest --transport auto"));
+    assert_eq!(fell.status.code(), Some(0), "{}", stderr(&fell));
+    assert_eq!(stdout(&fell), printed(&format!("{line} --digest --num-workers 0")));
+    let said = stderr(&fell);
+    assert!(
+        said.starts_with("warning[degraded]: no memfd for all slabs: ")
+            && said.contains("fix: ulimit -f unlimited"),
+        "{said}"
+    );
+    assert!(said.contains("heap x 3"), "{said}");
+    for transport in ["auto", "memfd", "shm"] {
+        let refused = without_shared_memory(&format!("{line} --transport {transport} --strict"));
+        assert_eq!(refused.status.code(), Some(2), "{}", stderr(&refused));
+        let said = stderr(&refused);
+        assert!(refused.stdout.is_empty() && said.contains("fix: ulimit -f unlimited"), "{said}");
+    }
+}
+
 #[test]
 fn an_epoch_without_batches_is_no_error() {
     let text = printed(&format!("{QUICK} --batch-size 100 --drop-last"));
