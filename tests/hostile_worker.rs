@@ -212,9 +212,13 @@ fn lies_of_workers_cost_workers_and_no_batch_is_wrong() {
                 let truth = reference(epoch);
                 for batch in loader.epoch(epoch) {
                     counter.fetch_add(1, Ordering::Relaxed);
-                    let Ok(batch) = batch else {
-                        failed += 1;
-                        continue;
+                    let batch = match batch {
+                        Ok(batch) => batch,
+                        Err(error) => {
+                            assert!(error.index().is_some(), "an error of the loader: {error}");
+                            failed += 1;
+                            continue;
+                        }
                     };
                     let got: Vec<Seen> = seen(&batch).collect();
                     let first = batch.position() as usize;

@@ -312,7 +312,8 @@ fn a_sample_that_ends_its_workers_is_one_precise_error_under_fail() {
     alone("a_sample_that_ends_its_workers_is_one_precise_error_under_fail", 240, || {
         for (deed, at_read, in_step, stage) in deeds() {
             let loader = trapped(at_read, in_step).build().unwrap();
-            let (good, bad): (Vec<_>, Vec<_>) = loader.epoch(0).partition(Result::is_ok);
+            let (good, bad): (Vec<_>, Vec<_>) =
+                loader.epoch(0).map(|batch| batch.map(|batch| batch.len())).partition(Result::is_ok);
             assert_eq!((good.len() as u64, bad.len()), (TRAPS / 8 - 1, 1), "{deed:?} in {stage}");
             let error = bad.into_iter().next().unwrap().unwrap_err();
             let text = error.to_string();
@@ -341,7 +342,7 @@ fn first_error(loader: &Loader) -> Error {
 #[test]
 fn workers_that_die_at_every_start_are_a_start_up_error() {
     alone("workers_that_die_at_every_start_are_a_start_up_error", 120, || {
-        for (deed, cause) in [(Deed::Abort, "SIGABRT"), (Deed::Exit, "code 7"), (Deed::Panic, "panic")] {
+        for (deed, cause) in [(Deed::Abort, "SIGABRT"), (Deed::Exit, "code 7"), (Deed::Panic, "a sample that panics")] {
             let start = Instant::now();
             let loader = Loader::builder(Trap { at_start: deed, ..NO_TRAP }).num_workers(2).on_event(|_| {});
             let error = first_error(&loader.build().unwrap());

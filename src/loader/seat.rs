@@ -34,6 +34,8 @@ pub(super) struct Seat {
     pushed: bool,
     /// When it was started.
     started: Option<Instant>,
+    /// It has written to its ring what no worker writes, so that nothing more is taken from it.
+    corrupt: bool,
 }
 
 impl Seat {
@@ -76,11 +78,13 @@ impl Seat {
 
     /// Takes one report from the ring; an `Err` says what is wrong with it.
     pub(super) fn next_report(&mut self) -> Option<Result<Done, &'static str>> {
-        let ends = self.ends.as_mut()?;
-        match ends.dones.try_pop() {
-            Ok(words) => words.map(|words| Done::decode(&words).ok_or("a report that makes no sense")),
-            Err(_) => Some(Err("an impossible ring index")),
-        }
+        let ends = self.ends.as_mut().filter(|_| !self.corrupt)?;
+        let report = match ends.dones.try_pop() {
+            Ok(words) => Done::decode(&words?).ok_or("a report that makes no sense"),
+            Err(_) => Err("an impossible ring index"),
+        };
+        self.corrupt = report.is_err();
+        Some(report)
     }
 
     /// Takes what has come over the socket. `memory` is asked for the slab of a slot that the worker owes.

@@ -11,7 +11,7 @@ use std::time::Duration;
 use super::entry::VARIABLE;
 use super::frame::{self, Header, Kind};
 use super::page::{Control, WorkerPage};
-use super::run::{Outbox, Station, Work, run};
+use super::run::{Outbox, Station, Work, guarded, run};
 use super::setup::{Packed, Setup};
 use super::slabs::{Attached, Slabs};
 use super::{Body, Common, Ends, Processes};
@@ -52,7 +52,11 @@ pub(crate) fn start(common: &Common, processes: &Processes, number: u32) -> Resu
     fds.extend(tables.iter().map(|table| table.as_fd()));
     let numbers = u64::from(number) | u64::from(common.num_workers) << 32;
     let words = [numbers, common.packed.text.len() as u64, tables.len() as u64];
-    frame::send(&socket, Header::new(Kind::Hello, 0, words), &fds)?;
+    match frame::send(&socket, Header::new(Kind::Hello, 0, words), &fds) {
+        // It has died already. That is a death like any other, and its pidfd tells of it.
+        Err(error) if error.kind() == ErrorKind::Closed => {}
+        sent => sent?,
+    }
     socket.set_nonblocking(true)?;
     Ok(Ends {
         tasks: Producer::new(page.project(|page| &page.tasks)),
@@ -123,7 +127,7 @@ fn prepare(socket: &UnixStream) -> Result<(Station, Work)> {
         tables.into_iter().map(|fd| Segment::from_fd_whole(fd).map(Arc::new)).collect::<Result<Vec<_>>>()?;
     let Setup { layout, slabs, seed, pipeline, mut dataset, .. } = packed.unpack(&tables)?;
     let info = WorkerInfo::new(numbers as u32, (numbers >> 32) as u32);
-    dataset.start(&info)?;
+    guarded("the data set's start", || dataset.start(&info))?;
     let input = Shape::of(dataset.image_size());
     let compiled = Compiled::new(pipeline, input)?;
 

@@ -261,8 +261,8 @@ fn corrupt() -> Error {
     Error::new(ErrorKind::Io, "the host's ring index is impossible")
 }
 
-/// Turns a panic of user code into an error of the sample.
-fn guarded<T>(whose: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
+/// Turns a panic of user code into an error.
+pub(super) fn guarded<T>(whose: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
         let text = panic
             .downcast_ref::<&str>()

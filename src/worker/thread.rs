@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::page::WorkerPage;
-use super::run::{Outbox, Station, Work, run};
+use super::run::{Outbox, Station, Work, guarded, run};
 use super::slabs::Slabs;
 use super::{Body, Common, Ends, Header, Kind, frame};
 use crate::dataset::{Record, WorkerInfo};
@@ -44,8 +44,7 @@ pub(crate) fn start(common: &Common, number: u32) -> Result<Ends> {
         .name(format!("forebay-worker-{number}"))
         .spawn(move || {
             let mut dataset = setup.dataset;
-            let ready = dataset
-                .start(&info)
+            let ready = guarded("the data set's start", || dataset.start(&info))
                 .and_then(|()| Compiled::new(setup.pipeline, Shape::of(dataset.image_size())));
             let compiled = match ready {
                 Ok(compiled) => compiled,

@@ -28,6 +28,12 @@ const TICK: Duration = Duration::from_millis(250);
 /// The longest sleep of an idle loader. Everything wakes it, so this only bounds what nobody thought of.
 const IDLE: Duration = Duration::from_secs(10);
 
+/// How long deaths and sockets may wait while reports keep coming.
+const LOOK: Duration = Duration::from_millis(1);
+
+/// Reports that are taken from one worker before the others are looked after: a liar could send for ever.
+const REPORTS_A_LOOK: usize = 64;
+
 const BELL: u64 = 0;
 
 /// Everything that the thread owns.
@@ -88,20 +94,25 @@ impl Shell {
         self.work.lists = (0..self.wanted_slabs).map(|_| Lists::default()).collect();
         self.work.oom_kills = workers::oom_kills();
         self.supervisor.step(Input::Open, Instant::now());
-        let mut tokens = Vec::new();
+        let (mut tokens, mut looked) = (Vec::new(), Instant::now());
         loop {
             let found = self.gather();
             self.act(epoll)?;
             if self.work.closing {
                 return Ok(());
             }
-            if self.reserve_next() || found {
+            let busy = self.reserve_next() || found;
+            if busy && looked.elapsed() < LOOK {
                 continue;
             }
             self.common.control.host.sleeper.announce();
-            if !self.gather() {
-                epoll.wait(&mut tokens, Some(if self.supervisor.is_busy() { TICK } else { IDLE }))?;
-            }
+            let limit = match busy || self.gather() {
+                true => Duration::ZERO,
+                false if self.supervisor.is_busy() => TICK,
+                false => IDLE,
+            };
+            epoll.wait(&mut tokens, Some(limit))?;
+            looked = Instant::now();
             self.common.control.host.sleeper.awake();
             for token in tokens.drain(..) {
                 self.ready(token);
@@ -155,7 +166,8 @@ impl Shell {
 
     fn gather_reports(&mut self, worker: usize, now: Instant) -> bool {
         let mut found = false;
-        while let Some(report) = self.work.seats[worker].next_report() {
+        for _ in 0..REPORTS_A_LOOK {
+            let Some(report) = self.work.seats[worker].next_report() else { break };
             found = true;
             match report {
                 Ok(done) => self.report(worker as u32, done, now),

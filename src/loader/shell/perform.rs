@@ -10,7 +10,7 @@ use crate::loader::failure::SampleError;
 use crate::loader::link::{Delivery, Held};
 use crate::loader::supervisor::{Action, BatchId, Input, SampleEnd, SampleFailure};
 use crate::sampler::BatchSpan;
-use crate::slab::View;
+use crate::slab::{Lease, View};
 use crate::sys::poll::Epoll;
 use crate::transform::{SampleKey, SampleRng};
 use crate::worker::{Chunk, Failure};
@@ -129,7 +129,13 @@ impl Shell {
         let mut substitute = None;
         match end {
             SampleEnd::Batch => {}
-            SampleEnd::Empty => lists.valid[slot] = false,
+            SampleEnd::Empty => {
+                lists.valid[slot] = false;
+                // A worker that died over it left what it had written.
+                let mut lease = Lease::new(&self.pool.slabs()[slab as usize].memory, slot..slot + 1);
+                lease.image(slot).fill(0);
+                lease.set_label(slot, 0);
+            }
             SampleEnd::Substitute(attempt) => {
                 let key = SampleKey::new(self.seed, epoch, position);
                 let mut rng = SampleRng::root(key).child("substitute", attempt as usize);

@@ -95,7 +95,8 @@ impl Shell {
         let started = seat.start(&self.common, worker, thread).and_then(|()| {
             seat.register(epoll, 1 + 2 * u64::from(worker))?;
             for (slab, entry) in self.pool.slabs().iter().enumerate() {
-                seat.attach(slab as u32, self.common.control.attachment(slab as u32), entry)?;
+                // A worker that cannot be told is dead already, which its pidfd says.
+                let _ = seat.attach(slab as u32, self.common.control.attachment(slab as u32), entry);
             }
             Ok(())
         });

@@ -97,6 +97,8 @@ impl Lease {
 #[derive(Debug, Default)]
 pub(super) struct Worker {
     pub life: Life,
+    /// Whether it has ever been ready.
+    started: bool,
     /// What it owes, oldest first; it works and reports in this order.
     pub leases: VecDeque<Lease>,
     owed: u32,
@@ -182,6 +184,7 @@ impl Supervisor {
         let state = &mut self.workers[worker as usize];
         if state.life == Life::Starting {
             state.life = Life::Ready;
+            state.started = true;
             state.since = Some(now);
             self.start_failures = 0;
         }
@@ -214,7 +217,6 @@ impl Supervisor {
     /// Takes back what a worker owed, and puts another in its place.
     pub(super) fn gone(&mut self, worker: u32, why: Why, now: Instant) {
         let state = std::mem::take(&mut self.workers[worker as usize]);
-        let started = matches!(state.life, Life::Ready) || !state.leases.is_empty();
         let (timed_out, place) = match (&state.verdict, &why) {
             (Some(Why::TimedOut(_)), Why::Exited { place, .. }) => (true, *place),
             (_, Why::Exited { place, .. }) => (false, *place),
@@ -227,7 +229,7 @@ impl Supervisor {
         if self.failed {
             return;
         }
-        if !started {
+        if !state.started {
             self.start_failures += 1;
             if self.start_failures >= START_TRIES {
                 let what = format!("{START_TRIES} workers in a row did not start");
@@ -266,7 +268,7 @@ impl Supervisor {
             *deaths += 1;
             if *deaths >= DEATHS_OF_A_SAMPLE && slab.give_up(suspect.slot) {
                 reissued -= 1;
-                let message = format!("it ended its worker {DEATHS_OF_A_SAMPLE} times: {why}");
+                let message = format!("it ended its worker {DEATHS_OF_A_SAMPLE} times, in {}: {why}", suspect.stage.name());
                 let failure = Failure { kind: ErrorKind::WorkerDied, message, remedy: None };
                 let failure = SampleFailure { slot: suspect.slot, worker, failure };
                 self.sample_failed(suspect.slab, failure);
