@@ -21,6 +21,9 @@ mod sync;
 
 use sync::ring::{Consumer, Producer, Ring};
 
+/// Messages in one measured stream: many, so that starting the thread does not count.
+const STREAM: u64 = 10_000;
+
 fn main() {
     common::run(|criterion| {
         queues::<2, 64>(criterion, "ring/task"); // as from the host to a worker
@@ -35,9 +38,14 @@ fn queues<const W: usize, const N: usize>(criterion: &mut Criterion, name: &str)
     group.bench_function("one thread/forebay", |b| b.iter_custom(|n| one_thread(n, forebay::<W, N>())));
     group.bench_function("one thread/rtrb", |b| b.iter_custom(|n| one_thread(n, rtrb::<W, N>())));
     group.bench_function("one thread/crossbeam", |b| b.iter_custom(|n| one_thread(n, crossbeam::<W, N>())));
-    group.bench_function("two threads/forebay", |b| b.iter_custom(|n| two_threads(n, forebay::<W, N>())));
-    group.bench_function("two threads/rtrb", |b| b.iter_custom(|n| two_threads(n, rtrb::<W, N>())));
-    group.bench_function("two threads/crossbeam", |b| b.iter_custom(|n| two_threads(n, crossbeam::<W, N>())));
+    group.throughput(Throughput::Elements(STREAM));
+    group.bench_function("two threads/forebay", |b| {
+        b.iter_custom(|n| two_threads(n * STREAM, forebay::<W, N>()))
+    });
+    group.bench_function("two threads/rtrb", |b| b.iter_custom(|n| two_threads(n * STREAM, rtrb::<W, N>())));
+    group.bench_function("two threads/crossbeam", |b| {
+        b.iter_custom(|n| two_threads(n * STREAM, crossbeam::<W, N>()))
+    });
 }
 
 /// The two ends of a queue: tells whether a message went in, gives the one that came out.
