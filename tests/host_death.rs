@@ -41,7 +41,8 @@ fn endless_host() {
 
 /// Names in `/dev/shm` that could be ours.
 fn shared_files() -> Vec<String> {
-    let names = fs::read_dir("/dev/shm").unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let names =
+        fs::read_dir("/dev/shm").unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let mut names: Vec<_> = names.filter(|name| name.contains("forebay")).collect();
     names.sort();
     names

@@ -46,6 +46,8 @@ struct Liar {
     #[serde(skip)]
     worker: u64,
     #[serde(skip)]
+    reads: u64,
+    #[serde(skip)]
     tongue: Option<Tongue>,
 }
 
@@ -61,7 +63,8 @@ impl Tongue {
     /// Finds the worker's page among its maps.
     fn new(seed: u64) -> Self {
         let maps = fs::read_to_string("/proc/self/maps").unwrap();
-        let line = maps.lines().find(|line| line.contains("memfd:forebay") && line.contains("-worker")).unwrap();
+        let line =
+            maps.lines().find(|line| line.contains("memfd:forebay") && line.contains("-worker")).unwrap();
         let (start, rest) = line.split_once('-').unwrap();
         let (end, _) = rest.split_once(' ').unwrap();
         let [start, end] = [start, end].map(|text| u64::from_str_radix(text, 16).unwrap());
@@ -119,7 +122,8 @@ impl Liar {
             Lie::Socket => {
                 let socket = std::io::stdin().as_fd().try_clone_to_owned().map(UnixStream::from).unwrap();
                 let mut dice = Dice::seeded(seed);
-                let rubbish: Vec<u8> = (0..dice.below(5)).flat_map(|_| dice_word(&mut Dice::seeded(seed))).collect();
+                let rubbish: Vec<u8> =
+                    (0..dice.below(5)).flat_map(|_| dice_word(&mut Dice::seeded(seed))).collect();
                 let _ = (&socket).write_all(&rubbish);
                 let _ = (&socket).write_all(&dice.word().to_ne_bytes());
             }
@@ -146,7 +150,9 @@ impl Dataset for Liar {
 
     fn read(&mut self, index: u64, record: &mut Record) -> Result<()> {
         // Not by index: the sample made again by the successor is mostly told the truth of.
-        let mut dice = Dice::seeded(self.seed ^ index ^ u64::from(std::process::id()).wrapping_mul(0x9e37_79b9));
+        self.reads += 1;
+        let life = u64::from(std::process::id()) << 32 ^ self.reads;
+        let mut dice = Dice::seeded(self.seed ^ life.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         dice.word();
         if self.lie != Lie::None && dice.below(self.rarity) == 0 {
             self.tell();
@@ -171,7 +177,7 @@ fn builder(lie: Lie, seed: u64) -> LoaderBuilder {
         Lie::Always => 300,
         _ => 60,
     };
-    Loader::builder(Liar { lie, rarity, seed, worker: 0, tongue: None })
+    Loader::builder(Liar { lie, rarity, seed, worker: 0, reads: 0, tongue: None })
         .output(DType::U8, Layout::Nhwc)
         .batch_size(8)
         .num_workers(3)
@@ -192,7 +198,8 @@ fn lies_of_workers_cost_workers_and_no_batch_is_wrong() {
             (Transport::Heap, Lie::Now),
             (Transport::Heap, Lie::Socket),
         ] {
-            let reference = |epoch| samples(builder(Lie::None, 0).num_workers(0).build().unwrap().epoch(epoch));
+            let reference =
+                |epoch| samples(builder(Lie::None, 0).num_workers(0).build().unwrap().epoch(epoch));
             let (replaced, counter) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
             let deaths = Arc::clone(&replaced);
             let loader = builder(lie, dice.word())

@@ -44,7 +44,9 @@ impl Belongings {
     fn now(file_dir: &Path) -> Self {
         let maps = fs::read_to_string("/proc/self/maps").unwrap();
         let ours = |line: &&str| {
-            line.contains("memfd:forebay") || line.contains("/dev/shm/") || line.contains(file_dir.to_str().unwrap())
+            line.contains("memfd:forebay")
+                || line.contains("/dev/shm/")
+                || line.contains(file_dir.to_str().unwrap())
         };
         Belongings {
             descriptors: entries("/proc/self/fd"),
@@ -133,7 +135,8 @@ fn a_loader_dropped_in_the_middle_ends_slow_workers() {
     alone("a_loader_dropped_in_the_middle_ends_slow_workers", 120, || {
         for transport in TRANSPORTS {
             let samples = Synthetic::new(1000, 24, 24).with_delay(Duration::from_secs(1));
-            let loader = Loader::builder(samples).batch_size(2).num_workers(2).transport(transport).build().unwrap();
+            let loader =
+                Loader::builder(samples).batch_size(2).num_workers(2).transport(transport).build().unwrap();
             let mut epoch = loader.epoch(0);
             assert!(epoch.next().unwrap().is_ok());
             let start = Instant::now();

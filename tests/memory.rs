@@ -63,7 +63,8 @@ fn measured(transport: Transport, count: usize, directory: &Path) -> Stats {
         Transport::Shm => "/dev/shm/",
         _ => directory.to_str().unwrap(),
     };
-    let is_slab = |name: &str| name.starts_with(place) && (transport != Transport::Memfd || name.contains("slab"));
+    let is_slab =
+        |name: &str| name.starts_with(place) && (transport != Transport::Memfd || name.contains("slab"));
     let is_control = |name: &str| name.starts_with("/memfd:forebay") && !name.contains("slab");
     let host = std::process::id() as i32;
     let slabs = mapped(host, &is_slab);
@@ -76,7 +77,10 @@ fn measured(transport: Transport, count: usize, directory: &Path) -> Stats {
     for worker in workers {
         // The same segments, and no others; its own page and the control area.
         let theirs = mapped(worker.pid, &is_slab);
-        assert!(theirs.iter().all(|(segment, bytes)| slabs.get(segment) == Some(bytes)), "{theirs:?} {slabs:?}");
+        assert!(
+            theirs.iter().all(|(segment, bytes)| slabs.get(segment) == Some(bytes)),
+            "{theirs:?} {slabs:?}"
+        );
         assert_eq!(mapped(worker.pid, &is_control).len(), 2);
     }
     stats
@@ -90,7 +94,11 @@ fn memory_is_three_batches_for_any_number_of_workers() {
             let [few, many] = [2, 8].map(|count| measured(transport, count, directory.path()));
             assert_eq!((few.slab_bytes, many.slab_bytes), (3 * SLAB, 3 * SLAB), "{transport}");
             for (stats, count) in [(&few, 2), (&many, 8)] {
-                assert!(stats.control_bytes <= count * 64 * 1024, "{transport}: {} bytes", stats.control_bytes);
+                assert!(
+                    stats.control_bytes <= count * 64 * 1024,
+                    "{transport}: {} bytes",
+                    stats.control_bytes
+                );
                 println!(
                     "{transport}, {count} workers: slabs {} bytes, control {} bytes ({} a worker)",
                     stats.slab_bytes,
@@ -116,6 +124,9 @@ fn thirty_two_workers_share_batches_of_thirty_two() {
         assert_eq!(epoch.by_ref().take(batches).filter(Result::is_ok).count(), batches);
         let rate = (32 * batches) as f64 / start.elapsed().as_secs_f64();
         let ideal = 32.0 / 0.005;
-        println!("32 workers, 5 ms a sample, batch 32: {rate:.0} images/s, {:.2} of the ideal {ideal:.0}", rate / ideal);
+        println!(
+            "32 workers, 5 ms a sample, batch 32: {rate:.0} images/s, {:.2} of the ideal {ideal:.0}",
+            rate / ideal
+        );
     });
 }

@@ -72,7 +72,8 @@ impl Process {
     fn read(pid: i32) -> Option<Self> {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
         let fields: Vec<&str> = stat[stat.rfind(')')? + 2..].split(' ').collect();
-        let (state, parent, began) = (fields[0].to_owned(), fields[1].parse().ok()?, fields[19].parse().ok()?);
+        let (state, parent, began) =
+            (fields[0].to_owned(), fields[1].parse().ok()?, fields[19].parse().ok()?);
         Some(Process { pid, parent, state, began })
     }
 
@@ -90,7 +91,8 @@ impl Process {
 }
 
 fn processes() -> impl Iterator<Item = Process> {
-    let numbers = fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    let numbers =
+        fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
     numbers.filter_map(Process::read)
 }
 
