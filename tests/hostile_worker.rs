@@ -77,7 +77,6 @@ impl Tongue {
         let mut dice = Dice::seeded(self.state);
         let (start, end) = self.page;
         let words = (end - start) / 8;
-        // Half of the lies go where the indices and the status are, behind the rings' messages.
         let place = |dice: &mut Dice| start + 8 * dice.below(words);
         let (at, from) = (place(&mut dice), place(&mut dice));
         let read = |at: u64| {
@@ -121,11 +120,9 @@ impl Liar {
             }
             Lie::Socket => {
                 let socket = std::io::stdin().as_fd().try_clone_to_owned().map(UnixStream::from).unwrap();
-                let mut dice = Dice::seeded(seed);
-                let rubbish: Vec<u8> =
-                    (0..dice.below(5)).flat_map(|_| dice_word(&mut Dice::seeded(seed))).collect();
+                let mut dice = Dice::seeded(seed ^ self.reads << 40);
+                let rubbish: Vec<u8> = (0..8).flat_map(|_| dice_word(&mut dice)).collect();
                 let _ = (&socket).write_all(&rubbish);
-                let _ = (&socket).write_all(&dice.word().to_ne_bytes());
             }
         }
     }
