@@ -86,7 +86,7 @@ impl Tongue {
         };
         let word = match dice.below(4) {
             0 => dice.word(),
-            1 => read(at) ^ 1 << dice.below(64),
+            1 => read(at) ^ (1 << dice.below(64)),
             2 => dice.below(70),
             _ => read(from),
         };
@@ -97,7 +97,7 @@ impl Tongue {
 
 impl Liar {
     fn tell(&mut self) {
-        let seed = self.seed ^ self.worker.wrapping_mul(0x9e37_79b9) ^ u64::from(std::process::id()) << 20;
+        let seed = self.seed ^ self.worker.wrapping_mul(0x9e37_79b9) ^ (u64::from(std::process::id()) << 20);
         match self.lie {
             Lie::None => {}
             Lie::Now => {
@@ -120,7 +120,7 @@ impl Liar {
             }
             Lie::Socket => {
                 let socket = std::io::stdin().as_fd().try_clone_to_owned().map(UnixStream::from).unwrap();
-                let mut dice = Dice::seeded(seed ^ self.reads << 40);
+                let mut dice = Dice::seeded(seed ^ (self.reads << 40));
                 let rubbish: Vec<u8> = (0..8).flat_map(|_| dice_word(&mut dice)).collect();
                 let _ = (&socket).write_all(&rubbish);
             }
@@ -148,7 +148,7 @@ impl Dataset for Liar {
     fn read(&mut self, index: u64, record: &mut Record) -> Result<()> {
         // Not by index: the sample made again by the successor is mostly told the truth of.
         self.reads += 1;
-        let life = u64::from(std::process::id()) << 32 ^ self.reads;
+        let life = (u64::from(std::process::id()) << 32) ^ self.reads;
         let mut dice = Dice::seeded(self.seed ^ life.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         dice.word();
         if self.lie != Lie::None && dice.below(self.rarity) == 0 {

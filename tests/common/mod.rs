@@ -148,7 +148,7 @@ impl Dice {
     }
 
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
-        (u128::from(self.word()) * u128::from(bound) >> 64) as u64
+        ((u128::from(self.word()) * u128::from(bound)) >> 64) as u64
     }
 
     pub(crate) fn millis_below(&mut self, bound: u64) -> Duration {
