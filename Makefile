@@ -1,4 +1,4 @@
-.PHONY: demo test check loom containers docs fmt setup
+.PHONY: demo test check loom containers stress-kill docs fmt setup
 
 # Installs what is missing, builds in release, and loads the small data set with a progress bar and a summary.
 demo: setup
@@ -19,6 +19,10 @@ loom:
 # The tests that need namespaces or cgroups of their own.
 containers: setup
 	ci/containers.sh
+
+# Thousands of killed and lying workers, and of loaders that come and go.
+stress-kill: setup
+	ci/stress.sh
 
 # The documentation, private items too.
 docs: setup

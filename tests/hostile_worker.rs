@@ -46,6 +46,8 @@ struct Liar {
     #[serde(skip)]
     worker: u64,
     #[serde(skip)]
+    reads: u64,
+    #[serde(skip)]
     tongue: Option<Tongue>,
 }
 
@@ -75,7 +77,6 @@ impl Tongue {
         let mut dice = Dice::seeded(self.state);
         let (start, end) = self.page;
         let words = (end - start) / 8;
-        // Half of the lies go where the indices and the status are, behind the rings' messages.
         let place = |dice: &mut Dice| start + 8 * dice.below(words);
         let (at, from) = (place(&mut dice), place(&mut dice));
         let read = |at: u64| {
@@ -85,7 +86,7 @@ impl Tongue {
         };
         let word = match dice.below(4) {
             0 => dice.word(),
-            1 => read(at) ^ 1 << dice.below(64),
+            1 => read(at) ^ (1 << dice.below(64)),
             2 => dice.below(70),
             _ => read(from),
         };
@@ -96,7 +97,7 @@ impl Tongue {
 
 impl Liar {
     fn tell(&mut self) {
-        let seed = self.seed ^ self.worker.wrapping_mul(0x9e37_79b9) ^ u64::from(std::process::id()) << 20;
+        let seed = self.seed ^ self.worker.wrapping_mul(0x9e37_79b9) ^ (u64::from(std::process::id()) << 20);
         match self.lie {
             Lie::None => {}
             Lie::Now => {
@@ -119,11 +120,9 @@ impl Liar {
             }
             Lie::Socket => {
                 let socket = std::io::stdin().as_fd().try_clone_to_owned().map(UnixStream::from).unwrap();
-                let mut dice = Dice::seeded(seed);
-                let rubbish: Vec<u8> =
-                    (0..dice.below(5)).flat_map(|_| dice_word(&mut Dice::seeded(seed))).collect();
+                let mut dice = Dice::seeded(seed ^ (self.reads << 40));
+                let rubbish: Vec<u8> = (0..8).flat_map(|_| dice_word(&mut dice)).collect();
                 let _ = (&socket).write_all(&rubbish);
-                let _ = (&socket).write_all(&dice.word().to_ne_bytes());
             }
         }
     }
@@ -148,8 +147,9 @@ impl Dataset for Liar {
 
     fn read(&mut self, index: u64, record: &mut Record) -> Result<()> {
         // Not by index: the sample made again by the successor is mostly told the truth of.
-        let mut dice =
-            Dice::seeded(self.seed ^ index ^ u64::from(std::process::id()).wrapping_mul(0x9e37_79b9));
+        self.reads += 1;
+        let life = (u64::from(std::process::id()) << 32) ^ self.reads;
+        let mut dice = Dice::seeded(self.seed ^ life.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         dice.word();
         if self.lie != Lie::None && dice.below(self.rarity) == 0 {
             self.tell();
@@ -174,7 +174,7 @@ fn builder(lie: Lie, seed: u64) -> LoaderBuilder {
         Lie::Always => 300,
         _ => 60,
     };
-    Loader::builder(Liar { lie, rarity, seed, worker: 0, tongue: None })
+    Loader::builder(Liar { lie, rarity, seed, worker: 0, reads: 0, tongue: None })
         .output(DType::U8, Layout::Nhwc)
         .batch_size(8)
         .num_workers(3)
@@ -187,7 +187,7 @@ fn builder(lie: Lie, seed: u64) -> LoaderBuilder {
 fn lies_of_workers_cost_workers_and_no_batch_is_wrong() {
     alone("lies_of_workers_cost_workers_and_no_batch_is_wrong", 1500, || {
         let mut dice = Dice::new();
-        let wanted = count("FOREBAY_TEST_LIARS", 300) as u64;
+        let wanted = count("FOREBAY_TEST_LIARS", 40) as u64;
         for (transport, lie) in [
             (Transport::Memfd, Lie::Now),
             (Transport::Memfd, Lie::Always),

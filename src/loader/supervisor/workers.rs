@@ -268,7 +268,10 @@ impl Supervisor {
             *deaths += 1;
             if *deaths >= DEATHS_OF_A_SAMPLE && slab.give_up(suspect.slot) {
                 reissued -= 1;
-                let message = format!("it ended its worker {DEATHS_OF_A_SAMPLE} times, in {}: {why}", suspect.stage.name());
+                let message = format!(
+                    "it ended its worker {DEATHS_OF_A_SAMPLE} times, in {}: {why}",
+                    suspect.stage.name()
+                );
                 let failure = Failure { kind: ErrorKind::WorkerDied, message, remedy: None };
                 let failure = SampleFailure { slot: suspect.slot, worker, failure };
                 self.sample_failed(suspect.slab, failure);
