@@ -15,6 +15,7 @@ pub(crate) struct Console {
     color: bool,
     progress: ProgressChoice,
     quiet: bool,
+    verbose: bool,
 }
 
 impl Console {
@@ -28,12 +29,17 @@ impl Console {
             choice => choice,
         };
         let color = colored(args.color, no_color, terminal);
-        Console { bars: MultiProgress::new(), color, progress, quiet: args.quiet }
+        Console { bars: MultiProgress::new(), color, progress, quiet: args.quiet, verbose: args.verbose > 0 }
     }
 
     /// Returns how progress is shown: a bar (`auto`), lines (`plain`), or not.
     pub(crate) fn progress(&self) -> ProgressChoice {
         self.progress
+    }
+
+    /// Returns whether more should be said than is needed.
+    pub(crate) fn verbose(&self) -> bool {
+        self.verbose
     }
 
     /// Returns the set that a progress bar joins.

@@ -6,6 +6,7 @@ mod completions;
 mod console;
 mod decode;
 mod digest;
+mod failed;
 mod logging;
 mod outcome;
 mod output;

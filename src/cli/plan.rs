@@ -1,9 +1,10 @@
 //! What `run`'s flags mean together: checked once, then plain data.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use forebay::sampler::Ranks;
-use forebay::{DType, Error, ErrorKind, Layout, Transport};
+use forebay::{DType, Error, ErrorKind, Layout, MaxErrors, OnError, Transport};
 
 use super::args::{DigestPer, Preset, RunArgs};
 
@@ -20,6 +21,11 @@ pub(crate) struct RunPlan {
     pub(crate) transport: Transport,
     pub(crate) file_dir: Option<PathBuf>,
     pub(crate) strict: bool,
+    pub(crate) on_error: OnError,
+    pub(crate) max_errors: MaxErrors,
+    pub(crate) error_report: Option<PathBuf>,
+    /// Nothing: the loader's default.
+    pub(crate) timeout: Option<Duration>,
     pub(crate) seed: u64,
     pub(crate) shuffle: bool,
     pub(crate) drop_last: bool,
@@ -31,6 +37,7 @@ pub(crate) struct RunPlan {
     pub(crate) start_batch: u64,
     pub(crate) unordered: bool,
     pub(crate) digest: Option<DigestPer>,
+    pub(crate) explain: bool,
     pub(crate) json: bool,
 }
 
@@ -47,7 +54,8 @@ impl RunPlan {
     /// Checks what flags mean together.
     ///
     /// # Errors
-    /// [`ErrorKind::Config`] for a rank outside the world, and for a file directory without its transport.
+    /// [`ErrorKind::Config`] for a rank outside the world, for a file directory without its transport, and for an error
+    /// budget where each failed sample is an error anyway.
     pub(crate) fn new(args: RunArgs) -> forebay::Result<Self> {
         let ranks = args.rank.zip(args.world_size);
         let ranks = ranks.map(|(rank, world_size)| Ranks { rank, world_size, tail: args.rank_tail });
@@ -61,6 +69,11 @@ impl RunPlan {
         if args.file_dir.is_some() && args.transport != Transport::File {
             let message = format!("--file-dir is set, but --transport is {}", args.transport);
             return Err(Error::new(ErrorKind::Config, message).with_remedy("add --transport file"));
+        }
+        if args.max_errors.is_some() && args.on_error == OnError::Fail {
+            let message = "--max-errors is set, but with --on-error fail each failed sample is an error";
+            return Err(Error::new(ErrorKind::Config, message)
+                .with_remedy("add --on-error skip or --on-error substitute"));
         }
         let in_order = args.pipeline.is_none() && args.preset == Preset::Eval;
         Ok(RunPlan {
@@ -78,6 +91,10 @@ impl RunPlan {
             transport: args.transport,
             file_dir: args.file_dir,
             strict: args.strict,
+            on_error: args.on_error,
+            max_errors: args.max_errors.unwrap_or_default(),
+            error_report: args.error_report,
+            timeout: args.timeout,
             seed: args.seed,
             drop_last: args.drop_last,
             dtype: args.dtype,
@@ -85,6 +102,7 @@ impl RunPlan {
             start_batch: args.start_batch,
             unordered: args.unordered,
             digest: args.digest,
+            explain: args.explain,
             json: args.json,
         })
     }
@@ -144,6 +162,17 @@ mod tests {
         assert!(plan("--pipeline p.toml --preset eval").is_err());
         assert!(plan("--pipeline p.toml --size 100").is_err());
         assert!(plan("--rank-tail drop").is_err());
+        assert!(plan("--max-errors 3").unwrap_err().contains("add --on-error skip"));
+    }
+
+    #[test]
+    fn an_error_budget_is_a_count_or_a_share() {
+        let budget = |text: &str| plan(&format!("--on-error skip --max-errors {text}"));
+        assert_eq!(budget("3").unwrap().max_errors, MaxErrors::Count(3));
+        assert_eq!(budget("2.5%").unwrap().max_errors, MaxErrors::Share(0.025));
+        assert!(budget("101%").unwrap_err().contains("neither a count nor a share"));
+        assert_eq!(plan("--on-error substitute").unwrap().max_errors, MaxErrors::Unlimited);
+        assert_eq!(plan("--timeout 0.5").unwrap().timeout, Some(Duration::from_millis(500)));
     }
 
     #[test]

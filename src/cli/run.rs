@@ -10,6 +10,7 @@ use forebay::{Batch, Epoch, Error, ErrorKind, Loader, Result};
 use super::args::{DigestPer, Preset, RunArgs};
 use super::console::Console;
 use super::digest::{Digest, batch_line, epoch_line};
+use super::failed::FailedSamples;
 use super::outcome::{Failure, Outcome};
 use super::output::Output;
 use super::plan::{PipelineChoice, RunPlan};
@@ -23,16 +24,22 @@ pub(crate) fn run(
     output: &mut Output,
 ) -> std::result::Result<Outcome, Failure> {
     let plan = RunPlan::new(args)?;
+    let failed = FailedSamples::new(plan.error_report.as_deref(), plan.on_error, console)?;
     let began = Instant::now();
     let loader = build(&plan)?;
     check_start(&loader, plan.start_batch)?;
-    let mut meter = Meter { plan: &plan, console, output, began, totals: Totals::default(), first: None };
+    if plan.explain || console.verbose() {
+        console.line(&loader.explain());
+    }
+    let totals = Totals::default();
+    let mut meter = Meter { plan: &plan, console, output, began, failed, totals, first: None };
     let started = Instant::now();
     let mut epochs = Vec::new();
     for epoch in iterate(&loader, &plan) {
         epochs.push(meter.epoch(epoch)?);
     }
     let (mut totals, first) = (meter.totals, meter.first);
+    totals.failed_samples = meter.failed.count();
     totals.seconds = started.elapsed().as_secs_f64();
     totals.seconds_to_first_batch = first.unwrap_or_default().as_secs_f64();
     let data = plan.data.display().to_string();
@@ -45,7 +52,7 @@ pub(crate) fn run(
     } else {
         output.line(report::text(&report))?;
     }
-    Ok(Outcome::from_failed(report.failed_batches))
+    Ok(Outcome::from_failed(report.failed_samples + report.failed_batches))
 }
 
 fn build(plan: &RunPlan) -> Result<Loader> {
@@ -54,12 +61,17 @@ fn build(plan: &RunPlan) -> Result<Loader> {
         .batch_size(plan.batch_size)
         .transport(plan.transport)
         .strict(plan.strict)
+        .on_error(plan.on_error)
+        .max_errors(plan.max_errors)
         .seed(plan.seed)
         .shuffle(plan.shuffle)
         .drop_last(plan.drop_last)
         .unordered(plan.unordered);
     if let Some(workers) = plan.num_workers {
         builder = builder.num_workers(workers);
+    }
+    if let Some(limit) = plan.timeout {
+        builder = builder.timeout(limit);
     }
     if let Some(batches) = plan.prefetch {
         builder = builder.prefetch(batches);
@@ -110,10 +122,9 @@ fn iterate<'a>(loader: &'a Loader, plan: &RunPlan) -> Box<dyn Iterator<Item = Ep
     Box::new((0..count).map(move |epoch| loader.epoch_from(epoch, if epoch == 0 { start } else { 0 })))
 }
 
-/// Whether the error stands for one sample, so that the run can go on behind it.
+/// Whether the error stands for one sample, so that the run can go on behind it; those that end the loader have no place.
 fn is_sample_error(error: &Error) -> bool {
-    use ErrorKind::{Collate, Dataset, Decode, Limit, Transform};
-    matches!(error.kind(), Dataset | Decode | Limit | Transform | Collate)
+    error.position().is_some()
 }
 
 /// Takes batches and keeps count.
@@ -122,20 +133,24 @@ struct Meter<'a> {
     console: &'a Console,
     output: &'a mut Output,
     began: Instant,
+    failed: FailedSamples<'a>,
     totals: Totals,
     first: Option<Duration>,
 }
 
 impl Meter<'_> {
-    fn epoch(&mut self, epoch: Epoch) -> std::result::Result<EpochReport, Failure> {
+    fn epoch(&mut self, mut epoch: Epoch) -> std::result::Result<EpochReport, Failure> {
         let number = epoch.epoch();
         let started = Instant::now();
         let progress = Progress::new(self.console, epoch.len() as u64, "batches");
         progress.label(format_args!("epoch {number}"));
         let mut report = EpochReport { epoch: number, ..EpochReport::default() };
         let mut digest = Digest::default();
-        for batch in epoch {
+        let mut known = 0;
+        while let Some(batch) = epoch.next() {
             progress.advance(1);
+            self.failed.add(&epoch.errors()[known..])?;
+            known = epoch.errors().len();
             match batch {
                 Ok(batch) => self.batch(&batch, &mut report, &mut digest)?,
                 Err(error) if is_sample_error(&error) => {

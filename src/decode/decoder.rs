@@ -15,13 +15,37 @@ const KEPT_BYTES: usize = 64 << 20;
 pub struct DecodeOptions {
     /// Turns pictures upright by their EXIF orientation. Default true.
     pub orientation: bool,
+    /// What damage to a JPEG means. Default [`Damage::Error`].
+    #[serde(skip_serializing_if = "Damage::is_default")]
+    // so that pipelines keep the fingerprints that they had
+    pub damage: Damage,
     /// What a picture may cost.
     pub limits: Limits,
 }
 
 impl Default for DecodeOptions {
     fn default() -> Self {
-        DecodeOptions { orientation: true, limits: Limits::default() }
+        DecodeOptions { orientation: true, damage: Damage::Error, limits: Limits::default() }
+    }
+}
+
+/// What becomes of a JPEG whose scan data is damaged or missing within the part that is decoded.
+///
+/// Other formats, and JPEGs of which no picture can be made at all, are errors either way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum Damage {
+    /// It is a sample error.
+    #[default]
+    Error,
+    /// The picture is taken as libjpeg-turbo makes it: gray or wrong from the damage on, the same every time.
+    Ignore,
+}
+
+impl Damage {
+    fn is_default(&self) -> bool {
+        *self == Damage::default()
     }
 }
 
@@ -73,12 +97,20 @@ impl Decoder {
     /// Creates a decoder.
     ///
     /// # Errors
-    /// [`ErrorKind::Decode`] or [`ErrorKind::Config`] when the JPEG codec cannot be set up.
+    /// [`ErrorKind::Decode`] or [`ErrorKind::Config`] when the JPEG codec cannot be set up, or does not know how to ignore
+    /// damage (without the feature `turbo`).
     pub fn new(options: &DecodeOptions) -> Result<Decoder> {
+        if !cfg!(feature = "turbo") && options.damage == Damage::Ignore {
+            return Err(Error::new(
+                ErrorKind::Config,
+                "decode.damage is \"ignore\": not without libjpeg-turbo",
+            )
+            .with_remedy("build forebay with the feature turbo, which is on by default"));
+        }
         Ok(Decoder {
             options: options.clone(),
             #[cfg(feature = "turbo")]
-            jpeg: super::jpeg::Jpeg::new(&options.limits)?,
+            jpeg: super::jpeg::Jpeg::new(options)?,
             raw: Vec::new(),
             stored: Vec::new(),
         })
@@ -114,8 +146,8 @@ impl Decoder {
     /// The pixels within the request's region are those of a full decode, bit by bit. On an error `out` is unspecified.
     ///
     /// # Errors
-    /// - [`ErrorKind::Decode`] when the bytes that make up the decoded part are damaged or missing. A missing end marker and
-    ///   trailing bytes are fine.
+    /// - [`ErrorKind::Decode`] when the bytes that make up the decoded part are damaged or missing, unless
+    ///   [`Damage::Ignore`] is set. A missing end marker and trailing bytes are fine.
     /// - [`ErrorKind::Limit`] when decoding runs into a limit that the header could not tell (scans, memory).
     /// - [`ErrorKind::Transform`] when the request's region is empty or not within the picture.
     pub fn decode(
@@ -235,6 +267,14 @@ mod tests {
             serde_json::from_str(r#"{"orientation": false, "limits": {"max_scans": 9}}"#).unwrap();
         assert!(!options.orientation && options.limits.max_scans == 9);
         assert_eq!(options.limits.max_width, Limits::default().max_width);
+        assert_eq!(options.damage, Damage::Error);
+        let text = serde_json::to_string(&options).unwrap();
+        assert!(!text.contains("damage"), "the default is left out: {text}");
+        let ignoring: DecodeOptions = serde_json::from_str(r#"{"damage": "ignore"}"#).unwrap();
+        assert_eq!(ignoring.damage, Damage::Ignore);
+        let again = serde_json::from_str(&serde_json::to_string(&ignoring).unwrap()).unwrap();
+        assert_eq!(ignoring, again);
+        assert!(serde_json::from_str::<DecodeOptions>(r#"{"damage": "perhaps"}"#).is_err());
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::decoder::kept;
 use super::exif::{self, Frame, Markers};
 use super::turbo::{Codec, PixelFormat};
-use super::{Limits, Rect, Size};
+use super::{Damage, DecodeOptions, Limits, Rect, Size};
 use crate::error::{Error, ErrorKind, Result};
 
 /// libjpeg's text when the bytes end before the end marker.
@@ -14,13 +14,15 @@ const ENDED: &str = "Premature end of JPEG file";
 pub(super) struct Jpeg {
     codec: Codec,
     limits: Limits,
+    damage: Damage,
     /// A file without an end marker, with one added.
     mended: Vec<u8>,
 }
 
 impl Jpeg {
-    pub(super) fn new(limits: &Limits) -> Result<Jpeg> {
-        Ok(Jpeg { codec: Codec::new(limits)?, limits: limits.clone(), mended: Vec::new() })
+    pub(super) fn new(options: &DecodeOptions) -> Result<Jpeg> {
+        let (limits, damage) = (options.limits.clone(), options.damage);
+        Ok(Jpeg { codec: Codec::new(&limits)?, limits, damage, mended: Vec::new() })
     }
 
     /// Decodes at least `wanted` into `pixels` as RGB and returns what they cover. `cmyk` is scratch.
@@ -68,6 +70,9 @@ impl Jpeg {
         target.resize(rect.size().pixels() as usize * format.bytes(), 0);
         let mut warning = opened.decompress(rect, format, target)?;
         let mut noted = opened.noted;
+        if self.damage == Damage::Ignore {
+            return Ok(rect);
+        }
         if warning == ENDED {
             // Decoded once more with an end marker added. libjpeg tells only its first warning, and that the end marker is
             // missing says nothing of whether scan data is missing, too. With the marker in place, only the latter warns.
@@ -146,7 +151,7 @@ mod tests {
 
     use super::super::turbo::encode::{Style, encode};
     use super::*;
-    use crate::decode::{DecodeOptions, Decoder, Image, Orientation, Request};
+    use crate::decode::{Decoder, Image, Orientation, Request};
 
     const SAMPLINGS: [tj::TJSAMP; 7] = [
         tj::TJSAMP_TJSAMP_444,
@@ -187,7 +192,11 @@ mod tests {
 
     /// Decodes several regions and compares each with the same part of the whole. Returns how many were decoded in part.
     fn compare_regions(bytes: &[u8], what: &str) -> usize {
-        let mut decoder = Decoder::new(&DecodeOptions::default()).unwrap();
+        compare_regions_under(DecodeOptions::default(), bytes, what)
+    }
+
+    fn compare_regions_under(options: DecodeOptions, bytes: &[u8], what: &str) -> usize {
+        let mut decoder = Decoder::new(&options).unwrap();
         let header = decoder.header(bytes).unwrap();
         let (mut whole, mut part) = (Image::default(), Image::default());
         decoder.decode(bytes, &header, None, &mut whole).unwrap();
@@ -314,6 +323,40 @@ mod tests {
                 assert!(error.message().contains("cut off") || progressive, "{error}");
             }
         }
+    }
+
+    #[test]
+    fn damage_that_is_ignored_leaves_the_same_pixels_in_any_region() {
+        let ignore = DecodeOptions { damage: Damage::Ignore, ..DecodeOptions::default() };
+        for file in ["cut/in-scan.jpg", "damaged/scan.jpg"] {
+            let bytes = std::fs::read(format!("datasets/broken/{file}")).unwrap();
+            let mut strict = Decoder::new(&DecodeOptions::default()).unwrap();
+            let header = strict.header(&bytes).unwrap();
+            assert!(strict.decode(&bytes, &header, None, &mut Image::default()).is_err(), "{file}");
+            compare_regions_under(ignore.clone(), &bytes, file);
+        }
+        for style in styles() {
+            let bytes = encode(Size::new(227, 149), style);
+            compare_regions_under(ignore.clone(), &bytes[..bytes.len() * 2 / 3], &format!("{style:?}"));
+        }
+        // Pixels in front of the cut are those of the whole file.
+        let style = Style { subsampling: tj::TJSAMP_TJSAMP_444, progressive: false, restart_rows: 0 };
+        let bytes = encode(Size::new(64, 64), style);
+        let mut decoder = Decoder::new(&ignore).unwrap();
+        let (header, mut whole, mut cut) =
+            (decoder.header(&bytes).unwrap(), Image::default(), Image::default());
+        decoder.decode(&bytes, &header, None, &mut whole).unwrap();
+        decoder.decode(&bytes[..bytes.len() / 2], &header, None, &mut cut).unwrap();
+        assert!(cut != whole && cut.pixels[..64 * 3 * 16] == whole.pixels[..64 * 3 * 16]);
+        // No picture at all is an error all the same, and so is a limit.
+        let noise = std::fs::read("datasets/broken/wrong/noise.jpg").unwrap();
+        assert!(decoder.header(&noise).is_err());
+        let limits = Limits { max_scans: 3, ..Limits::default() };
+        let mut decoder = Decoder::new(&DecodeOptions { limits, ..ignore }).unwrap();
+        let bytes = encode(Size::new(64, 64), Style { progressive: true, ..style });
+        let header = decoder.header(&bytes).unwrap();
+        let error = decoder.decode(&bytes, &header, None, &mut cut).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Limit);
     }
 
     #[test]

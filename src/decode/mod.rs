@@ -18,7 +18,7 @@ mod request;
 mod turbo;
 mod version;
 
-pub use decoder::{DecodeOptions, Decoder, Header};
+pub use decoder::{Damage, DecodeOptions, Decoder, Header};
 pub use format::Format;
 pub use limits::Limits;
 pub use orient::Orientation;

@@ -337,6 +337,7 @@ impl LoaderBuilder {
 
     fn check(&self) -> Result<Config> {
         self.ranks.check()?;
+        self.max_errors.check()?;
         let batch_size = config::batch_size(self.batch_size)?;
         let asked = config::num_workers(self.num_workers)?;
         let transport = if asked == 0 { Transport::InProcess } else { self.transport };

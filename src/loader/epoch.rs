@@ -101,7 +101,8 @@ impl Epoch {
         self.epoch
     }
 
-    /// Returns the samples that could not be made, of all batches handed out so far.
+    /// Returns the samples that could not be made, of all batches handed out so far; after the error that ends the loader,
+    /// also of those that were being made.
     pub fn errors(&self) -> &[SampleError] {
         &self.errors
     }
@@ -155,6 +156,7 @@ impl Iterator for Epoch {
                 Some(Batch::new(delivery))
             }
             Err(error) => {
+                self.errors.append(&mut self.outlet.stranded());
                 // Only a consumer that keeps every slab can mend what is wrong and go on.
                 self.ended = error.kind() != crate::ErrorKind::Timeout;
                 Some(Err(error))

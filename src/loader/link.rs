@@ -127,6 +127,8 @@ pub(super) struct Shared {
     stats: Mutex<Stats>,
     waits: Mutex<Waits>,
     fatal: Mutex<Option<Fatal>>,
+    /// Samples that could not be made, of batches that will never be handed out since the loader has ended.
+    stranded: Mutex<Vec<SampleError>>,
 }
 
 /// An error that ends the loader, kept so that every later call can say it again.
@@ -172,6 +174,11 @@ impl Shared {
             }
             stats.workers[worker] = state;
         });
+    }
+
+    /// Keeps the failures of batches that will never be handed out.
+    pub(super) fn strand(&self, failures: impl Iterator<Item = SampleError>) {
+        self.stranded.lock().unwrap_or_else(PoisonError::into_inner).extend(failures);
     }
 
     /// Sets the error that ends the loader; the first one stays.
@@ -227,6 +234,11 @@ impl Outlet {
             opened: Instant::now(),
             counted: AtomicU64::new(0),
         }
+    }
+
+    /// Takes the failures of batches that will never be handed out.
+    pub(super) fn stranded(&self) -> Vec<SampleError> {
+        std::mem::take(&mut self.shared.stranded.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Waits for the next batch.

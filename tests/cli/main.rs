@@ -4,7 +4,10 @@
 
 mod decode;
 mod digest;
+mod errors;
 mod run;
+#[path = "../common/spoiled.rs"]
+mod spoiled;
 mod streams;
 mod synth;
 mod verify;

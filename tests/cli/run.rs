@@ -12,7 +12,9 @@ const QUICK: &str = "run datasets/tiny --size 32 --batch-size 16 --progress neve
 fn the_summary_is_for_people() {
     let text = printed(&format!("{QUICK} --num-workers 2"));
     assert!(text.starts_with("loaded       62 images in 4 batches, 1 epoch, "), "{text}");
-    for row in ["speed ", "first batch ", "memory ", "transport ", "workers ", "pace ", "versions "] {
+    for row in
+        ["speed ", "first batch ", "memory ", "transport ", "workers ", "waits ", "verdict ", "versions "]
+    {
         assert!(text.lines().any(|line| line.starts_with(row)), "{row}:\n{text}");
     }
     assert!(
@@ -162,7 +164,8 @@ fn a_broken_data_set_is_loaded_as_far_as_it_goes() {
     assert!(!said.contains("good/"), "{said}");
     let errors = said.lines().filter(|line| line.starts_with("error: ")).count();
     let summary = stdout(&output);
-    assert!(summary.lines().next().unwrap().ends_with(&format!("; {errors} batches failed")), "{summary}");
+    let failed = format!("; {errors} samples failed, {errors} batches lost");
+    assert!(summary.lines().next().unwrap().ends_with(&failed), "{summary}");
 }
 
 #[test]
@@ -187,6 +190,10 @@ fn values_out_of_range_are_refused_with_the_flag_and_what_it_may_be() {
         ("--prefetch 0", &["--prefetch", "from 1"]),
         ("--epochs -1", &["-1"]),
         ("--dtype i64", &["--dtype", "bf16"]),
+        ("--on-error ignore", &["--on-error", "substitute"]),
+        ("--on-error skip --max-errors x", &["--max-errors", "10"]),
+        ("--max-errors 1", &["--on-error skip"]),
+        ("--timeout 0", &["--timeout", "seconds"]),
         ("--rank 3 --world-size 3", &["--rank is 3", "0 to 2"]),
         ("--rank 1", &["--world-size"]),
         ("--file-dir /tmp", &["--file-dir", "add --transport file"]),

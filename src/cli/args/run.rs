@@ -1,10 +1,11 @@
 //! The flags of `run`.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use forebay::sampler::RankTail;
-use forebay::{DType, Layout, Transport};
+use forebay::{DType, Layout, MaxErrors, OnError, Transport};
 
 use super::{DigestPer, Preset, Workers};
 
@@ -35,6 +36,19 @@ pub(crate) struct RunArgs {
     /// Refuse to run rather than step down to a slower transport
     #[arg(long)]
     pub(crate) strict: bool,
+
+    /// What a sample that cannot be made does: fail its batch, leave its slot empty, or have another in its place
+    #[arg(long, value_name = "WHAT", default_value = "fail", value_parser = on_error())]
+    pub(crate) on_error: OnError,
+    /// Stop after more failed samples in an epoch than this number or share [default: never]
+    #[arg(long, value_name = "N|P%")]
+    pub(crate) max_errors: Option<MaxErrors>,
+    /// Write each failed sample to this file, a JSON object a line
+    #[arg(long, value_name = "FILE.jsonl")]
+    pub(crate) error_report: Option<PathBuf>,
+    /// Kill and replace a worker that takes longer over one sample [default: 120]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub(crate) timeout: Option<Duration>,
 
     /// Seed of order and augmentation
     #[arg(long, value_name = "N", default_value_t = 0)]
@@ -85,6 +99,9 @@ pub(crate) struct RunArgs {
     /// Print a SHA-256 of what was loaded, a line an epoch or a batch
     #[arg(long, value_name = "PER", num_args = 0..=1, default_missing_value = "epoch")]
     pub(crate) digest: Option<DigestPer>,
+    /// Say first what is decoded, which steps run, and with how many workers and slabs; -v does so too
+    #[arg(long)]
+    pub(crate) explain: bool,
     /// Print one JSON object instead of text
     #[arg(long)]
     pub(crate) json: bool,
@@ -95,6 +112,15 @@ fn at_least_one(text: &str) -> Result<usize, String> {
         Ok(0) | Err(_) => Err("it may be a number from 1".into()),
         Ok(number) => Ok(number),
     }
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    seconds.filter(|limit| !limit.is_zero()).ok_or_else(|| "it may be a number of seconds above 0".into())
+}
+
+fn on_error() -> impl TypedValueParser<Value = OnError> {
+    PossibleValuesParser::new(OnError::ALL.map(OnError::name)).try_map(|name| name.parse())
 }
 
 fn transport() -> impl TypedValueParser<Value = Transport> {

@@ -21,7 +21,7 @@ pub(crate) struct RunReport {
     pub(crate) batches: u64,
     /// Batches that an error came in place of, since a sample of theirs could not be made.
     pub(crate) failed_batches: u64,
-    /// Samples that could not be made.
+    /// Samples that could not be made, substitutes that failed in their turn included.
     pub(crate) failed_samples: u64,
     /// Wall-clock time from the first request to the last batch.
     pub(crate) seconds: f64,
@@ -35,8 +35,14 @@ pub(crate) struct RunReport {
     pub(crate) worker_seconds: WorkerSeconds,
     /// Time that `run` waited for batches.
     pub(crate) consumer_wait_seconds: f64,
+    /// Its waits, batch by batch.
+    pub(crate) wait_seconds: WaitSeconds,
+    /// Who waited for whom, and what would help.
+    pub(crate) verdict: String,
     /// Workers that died and were replaced.
     pub(crate) worker_restarts: u64,
+    /// Times that something was made of other memory, with fewer slabs or by fewer workers than asked for.
+    pub(crate) degradations: u64,
     /// Bytes of all slabs.
     pub(crate) slab_bytes: u64,
     /// Bytes of slabs that lie on huge pages, where the kernel tells.
@@ -64,6 +70,15 @@ pub(crate) struct WorkerSeconds {
     pub(crate) transform: f64,
     /// Without a task.
     pub(crate) idle: f64,
+}
+
+/// How long `run` waited for a batch: so many percent of the batches came within that time.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub(crate) struct WaitSeconds {
+    pub(crate) p50: f64,
+    pub(crate) p95: f64,
+    pub(crate) p99: f64,
+    pub(crate) max: f64,
 }
 
 /// One epoch of a run.
@@ -96,6 +111,7 @@ pub(crate) struct Totals {
     batches: u64,
     bytes: u64,
     pub(crate) failed_batches: u64,
+    pub(crate) failed_samples: u64,
     pub(crate) seconds: f64,
     pub(crate) seconds_to_first_batch: f64,
 }
@@ -124,7 +140,7 @@ pub(crate) fn build(data: String, epochs: Vec<EpochReport>, totals: &Totals, loa
         samples: totals.samples,
         batches: totals.batches,
         failed_batches: totals.failed_batches,
-        failed_samples: stats.failed,
+        failed_samples: totals.failed_samples,
         seconds: totals.seconds,
         seconds_to_first_batch: totals.seconds_to_first_batch,
         images_per_second: totals.a_second(totals.samples as f64),
@@ -137,7 +153,15 @@ pub(crate) fn build(data: String, epochs: Vec<EpochReport>, totals: &Totals, loa
             idle: stats.idle.as_secs_f64(),
         },
         consumer_wait_seconds: stats.consumer_wait.as_secs_f64(),
+        wait_seconds: WaitSeconds {
+            p50: stats.waits.p50.as_secs_f64(),
+            p95: stats.waits.p95.as_secs_f64(),
+            p99: stats.waits.p99.as_secs_f64(),
+            max: stats.waits.max.as_secs_f64(),
+        },
+        verdict: stats.verdict(),
         worker_restarts: stats.restarts,
+        degradations: stats.degradations,
         slab_bytes: stats.slab_bytes as u64,
         huge_page_bytes: loader.huge_page_bytes(),
         control_bytes: stats.control_bytes as u64,
@@ -189,7 +213,10 @@ pub(super) mod tests {
             num_workers: 2,
             worker_seconds: WorkerSeconds { read: 0.05, decode: 0.5, transform: 0.25, idle: 0.2 },
             consumer_wait_seconds: 0.4,
+            wait_seconds: WaitSeconds { p50: 0.00125, p95: 0.25, p99: 1.5, max: 2.0 },
+            verdict: "decode-bound: 1 more worker would help".into(),
             worker_restarts: 0,
+            degradations: 0,
             slab_bytes: 3 * 36_130_816,
             huge_page_bytes: Some(0),
             control_bytes: 65_536,

@@ -5,6 +5,6 @@ mod data;
 mod json;
 mod text;
 
-pub(crate) use data::{BatchDigest, EpochReport, RunReport, Totals, WorkerSeconds, build};
+pub(crate) use data::{BatchDigest, EpochReport, RunReport, Totals, WaitSeconds, WorkerSeconds, build};
 pub(crate) use json::json;
 pub(crate) use text::text;

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{RunReport, WorkerSeconds};
+use super::{RunReport, WaitSeconds, WorkerSeconds};
 
 /// Returns the closing summary, a few lines without a last line break.
 pub(crate) fn text(report: &RunReport) -> String {
@@ -12,16 +12,10 @@ pub(crate) fn text(report: &RunReport) -> String {
         // Writing to a String does not fail.
         let _ = write!(text, "{lead}{name:<12} {value}");
     };
-    let failed = match report.failed_batches {
-        0 => String::new(),
-        failed => format!("; {} failed", plural_es(failed)),
-    };
     let epochs = plural(report.epochs.len() as u64, "epoch");
     let batches = plural_es(report.batches);
-    row(
-        "loaded",
-        format_args!("{} images in {batches}, {epochs}, {:.2} s{failed}", report.samples, report.seconds),
-    );
+    let (images, seconds, failed) = (report.samples, report.seconds, failed(report));
+    row("loaded", format_args!("{images} images in {batches}, {epochs}, {seconds:.2} s{failed}"));
     let (images, megabytes) = (report.images_per_second, report.megabytes_per_second);
     row("speed", format_args!("{images:.1} images/s, {megabytes:.1} MB/s"));
     row("first batch", format_args!("after {:.3} s", report.seconds_to_first_batch));
@@ -32,9 +26,14 @@ pub(crate) fn text(report: &RunReport) -> String {
     let transports: Vec<String> =
         report.transport_counts().iter().map(|(name, count)| format!("{name} x {count}")).collect();
     let transports = if transports.is_empty() { "none used".into() } else { transports.join(", ") };
-    row("transport", format_args!("{transports}"));
+    let degraded = match report.degradations {
+        0 => "",
+        _ => "; less than asked for, see the warnings",
+    };
+    row("transport", format_args!("{transports}{degraded}"));
     row("workers", format_args!("{}", workers(report)));
-    row("pace", format_args!("{}", pace(report)));
+    row("waits", format_args!("{}", waits(&report.wait_seconds)));
+    row("verdict", format_args!("{}", report.verdict));
     row("versions", format_args!("forebay {}, {}", report.versions.forebay, report.versions.codec));
     text
 }
@@ -55,11 +54,22 @@ fn workers(report: &RunReport) -> String {
     text
 }
 
-/// Who held up whom: while `run` waits for batches, more workers would help, if there are cores for them.
-fn pace(report: &RunReport) -> String {
-    let (waited, whole) = (report.consumer_wait_seconds, report.seconds);
-    let who = if 2.0 * waited > whole { "the workers" } else { "whoever takes the batches" };
-    format!("set by {who}: batches were waited for during {waited:.2} of {whole:.2} s")
+/// What failed: `; 3 samples failed, 2 batches lost`.
+fn failed(report: &RunReport) -> String {
+    let samples = match report.failed_samples {
+        0 => return String::new(),
+        failed => plural(failed, "sample"),
+    };
+    match report.failed_batches {
+        0 => format!("; {samples} failed"),
+        lost => format!("; {samples} failed, {} lost", plural_es(lost)),
+    }
+}
+
+/// How long batches were waited for: `p50 1.2 ms, p95 250.0 ms, p99 1500.0 ms a batch`.
+fn waits(waits: &WaitSeconds) -> String {
+    let [p50, p95, p99] = [waits.p50, waits.p95, waits.p99].map(|seconds| 1e3 * seconds);
+    format!("p50 {p50:.1} ms, p95 {p95:.1} ms, p99 {p99:.1} ms a batch")
 }
 
 fn plural(count: u64, word: &str) -> String {
@@ -98,7 +108,8 @@ first batch  after 0.250 s
 memory       3 slabs, 103.4 MiB (0 B on huge pages); control 64.0 KiB
 transport    shm x 1, heap x 2
 workers      2 workers: read 5 %, decode 50 %, transform 25 %, idle 20 %
-pace         set by the workers: batches were waited for during 0.40 of 0.50 s
+waits        p50 1.2 ms, p95 250.0 ms, p99 1500.0 ms a batch
+verdict      decode-bound: 1 more worker would help
 versions     forebay 0.1.0, libjpeg-turbo 3.1.0 (AVX2)";
         assert_eq!(text(&example()), expected);
     }
@@ -106,13 +117,19 @@ versions     forebay 0.1.0, libjpeg-turbo 3.1.0 (AVX2)";
     #[test]
     fn failures_and_deaths_are_named() {
         let mut report = example();
-        (report.failed_batches, report.worker_restarts) = (2, 3);
+        (report.failed_samples, report.failed_batches, report.worker_restarts) = (3, 2, 3);
+        report.degradations = 1;
         let text = text(&report);
         assert!(
-            text.starts_with("loaded       60 images in 1 batch, 1 epoch, 0.50 s; 2 batches failed\n"),
+            text.starts_with(
+                "loaded       60 images in 1 batch, 1 epoch, 0.50 s; 3 samples failed, 2 batches lost\n"
+            ),
             "{text}"
         );
         assert!(text.contains("idle 20 %; 3 died and were replaced\n"), "{text}");
+        assert!(text.contains("heap x 2; less than asked for, see the warnings\n"), "{text}");
+        (report.failed_samples, report.failed_batches) = (1, 0);
+        assert!(super::text(&report).contains("0.50 s; 1 sample failed\n"));
     }
 
     #[test]

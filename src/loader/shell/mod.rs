@@ -146,6 +146,8 @@ impl Shell {
             // The consumer learns why from the error that is set.
             Command::Start(..) if self.shared.fatal().is_some() => {}
             Command::Start(course, outlet) => {
+                // Those of a course that was dropped are nobody's any more.
+                self.work.lists.iter_mut().for_each(|lists| lists.failures.clear());
                 self.work.outlet = Some((course.run, outlet));
                 self.work.plan = Some(Arc::clone(&course.plan));
                 self.supervisor.step(Input::Start(course), now);
@@ -156,7 +158,8 @@ impl Shell {
                 }
                 self.supervisor.step(Input::Cancel { run }, now);
             }
-            Command::Return { slab, generation, lists } => {
+            Command::Return { slab, generation, mut lists } => {
+                lists.failures.clear();
                 self.work.lists[slab as usize] = lists;
                 self.supervisor.step(Input::Returned { slab, generation }, now);
             }

@@ -52,6 +52,7 @@ impl Shell {
                 self.events.emit(&event);
             }
             Action::Fail { error } => {
+                self.strand();
                 self.shared.fail(&error);
                 self.work.outlet = None;
             }
@@ -98,7 +99,9 @@ impl Shell {
         span: BatchSpan,
         result: Result<(), SampleFailure>,
     ) {
-        let lists = std::mem::take(&mut self.work.lists[slab as usize]);
+        let mut lists = std::mem::take(&mut self.work.lists[slab as usize]);
+        // As they came, but for the attempts at one position, which came one by one.
+        lists.failures.sort_by_key(|failure| failure.position);
         let result = result.map_err(|failed| {
             let slot = failed.slot as usize;
             let index = lists.indices[slot];
@@ -118,6 +121,14 @@ impl Shell {
             // A consumer that is gone drops the delivery, which gives the slab back.
             let _ = outlet.send(delivery);
         }
+    }
+
+    /// Keeps what is known of samples whose batches will not be delivered: it may be why.
+    fn strand(&mut self) {
+        let mut failures: Vec<_> =
+            self.work.lists.iter_mut().flat_map(|lists| lists.failures.drain(..)).collect();
+        failures.sort_by_key(|failure| (failure.epoch, failure.position));
+        self.shared.strand(failures.into_iter());
     }
 
     /// Notes a failure, and puts another sample in its place if that is wanted.

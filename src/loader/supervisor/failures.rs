@@ -1,7 +1,10 @@
 //! Samples that cannot be made: what becomes of their batch, and how many of them are put up with.
 
+use std::fmt;
+use std::str::FromStr;
+
 use super::{Action, SampleEnd, SampleFailure, Supervisor};
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, Result};
 
 /// How many other samples are tried in the place of one, before its batch fails after all.
 const SUBSTITUTES: u32 = 10;
@@ -21,6 +24,38 @@ pub enum OnError {
     Substitute,
 }
 
+impl OnError {
+    /// Every choice, in the order of help texts.
+    pub const ALL: [OnError; 3] = [OnError::Fail, OnError::Skip, OnError::Substitute];
+
+    /// Returns the name that [`FromStr`] reads, such as `substitute`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            OnError::Fail => "fail",
+            OnError::Skip => "skip",
+            OnError::Substitute => "substitute",
+        }
+    }
+}
+
+impl fmt::Display for OnError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for OnError {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        OnError::ALL.into_iter().find(|choice| choice.name() == text).ok_or_else(|| {
+            let names = OnError::ALL.map(OnError::name).join(", ");
+            Error::new(ErrorKind::Config, format!("on_error {text:?} is unknown"))
+                .with_remedy(format!("use one of {names}"))
+        })
+    }
+}
+
 /// How many samples of one epoch may fail (under [`OnError::Skip`] and [`OnError::Substitute`]) before the loader gives up.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
@@ -30,7 +65,7 @@ pub enum MaxErrors {
     Unlimited,
     /// That many.
     Count(u64),
-    /// That share of this rank's samples in the epoch: 0.01 is one in a hundred.
+    /// That share of this rank's samples in the epoch, from 0 to 1: 0.01 is one in a hundred.
     Share(f64),
 }
 
@@ -40,8 +75,51 @@ impl MaxErrors {
         match self {
             MaxErrors::Unlimited => u64::MAX,
             MaxErrors::Count(count) => count,
-            MaxErrors::Share(share) => (share * samples as f64) as u64,
+            // 0.29 of 100 is 28.999..., and 29 is meant.
+            MaxErrors::Share(share) => (share * samples as f64 + 1e-6) as u64,
         }
+    }
+
+    /// Checks that a share is one.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Config`].
+    pub(in crate::loader) fn check(self) -> Result<()> {
+        match self {
+            MaxErrors::Share(share) if !(0.0..=1.0).contains(&share) => {
+                Err(Error::new(ErrorKind::Config, format!("max_errors is a share of {share}"))
+                    .with_remedy("set a share from 0 to 1 (0% to 100%), or a count"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for MaxErrors {
+    /// Writes what [`FromStr`] reads: `unlimited`, `10` or `0.5%`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            MaxErrors::Unlimited => f.write_str("unlimited"),
+            MaxErrors::Count(count) => count.fmt(f),
+            // Rounded, since 0.07 times 100 is 7.000000000000001.
+            MaxErrors::Share(share) => write!(f, "{}%", (share * 1e12).round() / 1e10),
+        }
+    }
+}
+
+impl FromStr for MaxErrors {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let read = match text.strip_suffix('%') {
+            _ if text == "unlimited" => Some(MaxErrors::Unlimited),
+            Some(percent) => percent.parse().ok().map(|percent: f64| MaxErrors::Share(percent / 100.0)),
+            None => text.parse().ok().map(MaxErrors::Count),
+        };
+        read.filter(|read| read.check().is_ok()).ok_or_else(|| {
+            Error::new(ErrorKind::Config, format!("max_errors {text:?} is neither a count nor a share"))
+                .with_remedy("use a number such as 10, a share from 0% to 100%, or unlimited")
+        })
     }
 }
 
@@ -101,7 +179,23 @@ mod tests {
     fn shares_are_of_the_samples_of_the_epoch() {
         assert_eq!(MaxErrors::Share(0.01).allowed(1000), 10);
         assert_eq!(MaxErrors::Share(0.0).allowed(1000), 0);
+        assert_eq!(MaxErrors::Share(0.29).allowed(100), 29);
         assert_eq!(MaxErrors::Count(3).allowed(1), 3);
         assert_eq!(MaxErrors::default().allowed(1), u64::MAX);
+    }
+
+    #[test]
+    fn choices_are_read_back_from_their_names() {
+        for choice in OnError::ALL {
+            assert_eq!(choice.to_string().parse::<OnError>().unwrap(), choice);
+        }
+        assert!("ignore".parse::<OnError>().unwrap_err().remedy().unwrap().contains("substitute"));
+        for text in ["unlimited", "0", "10", "0%", "7%", "0.5%", "100%"] {
+            assert_eq!(text.parse::<MaxErrors>().unwrap().to_string(), text);
+        }
+        assert_eq!("29%".parse::<MaxErrors>().unwrap(), MaxErrors::Share(0.29));
+        for text in ["", "%", "-1", "1.5", "101%", "-1%", "NaN%", "many"] {
+            assert!(text.parse::<MaxErrors>().is_err(), "{text}");
+        }
     }
 }
