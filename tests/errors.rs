@@ -55,7 +55,7 @@ fn skip_leaves_one_slot_empty_and_all_others_as_they_are() {
     let mut epoch = loader.epoch(0);
     let mut samples = 0;
     let mut empty = Vec::new();
-    while let Some(batch) = epoch.next() {
+    for batch in epoch.by_ref() {
         let batch = batch.unwrap();
         samples += batch.len();
         assert!(batch.substituted().iter().all(|substituted| !substituted));
@@ -82,7 +82,7 @@ fn substitute_fills_the_slot_with_another_sample_and_says_which() {
     let loader = builder(folder.path(), OnError::Substitute).build().unwrap();
     let mut epoch = loader.epoch(0);
     let mut seen = 0;
-    while let Some(batch) = epoch.next() {
+    for batch in epoch.by_ref() {
         let batch = batch.unwrap();
         assert!(batch.valid().iter().all(|valid| *valid));
         if batch.errors().is_empty() {

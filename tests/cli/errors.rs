@@ -134,6 +134,7 @@ fn a_report_that_cannot_be_written_is_refused_before_anything_is_loaded() {
     assert!(stderr(&full).contains("cannot write the error report"), "{}", stderr(&full));
 }
 
+#[cfg(feature = "turbo")] // another decoder cannot ignore damage
 #[test]
 fn damage_is_an_error_unless_the_pipeline_ignores_it() {
     let folder = tempfile::tempdir().unwrap();
