@@ -8,6 +8,7 @@ use crate::error::Result;
 use crate::slab::{Lease, PoolSlab, SlabMemory};
 use crate::stats::WorkerStats;
 use crate::sync::ring::PushError;
+use crate::sys::output::Output;
 use crate::sys::poll::Epoll;
 use crate::sys::process::{Child, Exit};
 use crate::worker::{
@@ -66,6 +67,13 @@ impl Seat {
         };
         let start = self.started.filter(|_| ready).map(|started| started.elapsed());
         WorkerStats { pid, start, resident_bytes: None }
+    }
+
+    /// The worker serves its host from now on: what it printed before is of no more interest.
+    pub(super) fn is_ready(&mut self) {
+        if let Some(ends) = &mut self.ends {
+            ends.output = None;
+        }
     }
 
     /// Tells the worker of a slab's memory.
@@ -172,11 +180,15 @@ impl Seat {
             Ok(exit) => exit?,
             Err(_) => Exit::Unknown,
         };
+        let printed = ends.output.as_ref().and_then(Output::tail);
         let place = self.place();
         self.ends = None;
         Some(match self.refused.take() {
             Some(text) => Ended::Refused(text),
-            None => Ended::Exited { text: exit.to_string(), fault: is_fault(exit), place },
+            None => {
+                let printed = printed.map(|tail| format!("; it printed: {tail}")).unwrap_or_default();
+                Ended::Exited { text: format!("{exit}{printed}"), fault: is_fault(exit), place }
+            }
         })
     }
 

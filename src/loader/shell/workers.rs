@@ -47,6 +47,7 @@ impl Shell {
                 Arrival::Pending => return,
                 Arrival::Ready => {
                     self.shared.set_worker(worker as usize, self.work.seats[worker as usize].stats(true));
+                    self.work.seats[worker as usize].is_ready();
                     self.supervisor.step(Input::Ready { worker }, now);
                 }
                 Arrival::Refused(text) => self.work.seats[worker as usize].refused = Some(text),

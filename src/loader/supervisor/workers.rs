@@ -105,6 +105,8 @@ pub(super) struct Worker {
     heartbeat: u64,
     /// When it last made progress.
     since: Option<Instant>,
+    /// When it last reported, or had nothing to report.
+    reported: Option<Instant>,
     /// Why it was killed.
     verdict: Option<Why>,
 }
@@ -118,7 +120,7 @@ impl Worker {
     /// Gives it a chunk.
     pub(super) fn lease(&mut self, chunk: Chunk, now: Instant) {
         if self.leases.is_empty() {
-            self.since = Some(now);
+            (self.since, self.reported) = (Some(now), Some(now));
         }
         self.owed += chunk.count;
         self.leases.push_back(Lease { chunk, done: 0 });
@@ -138,7 +140,7 @@ impl Worker {
         if lease.rest().is_empty() {
             self.leases.pop_front();
         }
-        self.since = Some(now);
+        (self.since, self.reported) = (Some(now), Some(now));
         Some(*reported)
     }
 
@@ -159,7 +161,7 @@ impl Worker {
 
     /// Forgives the time until now.
     pub(super) fn rearm(&mut self, now: Instant) {
-        self.since = self.since.map(|_| now);
+        (self.since, self.reported) = (self.since.map(|_| now), self.reported.map(|_| now));
     }
 
     /// Returns the limit that it has overrun.
@@ -169,7 +171,14 @@ impl Worker {
             Life::Starting => settings.start_timeout,
             _ => return None,
         };
-        self.since.filter(|since| now.saturating_duration_since(*since) > limit).map(|_| limit)
+        let longer = |since: Option<Instant>, limit: Duration| {
+            since.is_some_and(|since| now.saturating_duration_since(since) > limit)
+        };
+        // Its own word on its progress is believed for as long as its chunk may take in all.
+        let chunk = self.leases.front().map_or(1, |lease| lease.rest().len() as u32);
+        let late = longer(self.since, limit)
+            || (self.life == Life::Ready && longer(self.reported, limit.saturating_mul(chunk)));
+        late.then_some(limit)
     }
 }
 
@@ -229,14 +238,16 @@ impl Supervisor {
         if self.failed {
             return;
         }
-        if !state.started {
+        // A kill from outside is nobody's failure; but one that goes on for ever must end, so it counts as a restart.
+        if !state.started && !matches!(why, Why::Exited { fault: false, .. }) {
             self.start_failures += 1;
             if self.start_failures >= START_TRIES {
                 let what = format!("{START_TRIES} workers in a row did not start");
                 return self.fail(hopeless(what, &why));
             }
         }
-        self.restarts += 1;
+        // A worker that owed nothing has failed at nothing.
+        self.restarts += u32::from(!state.started || !state.leases.is_empty());
         if self.threads || !self.settings.replaceable {
             return self.fail(hopeless(format!("worker {worker} is gone and cannot be replaced"), &why));
         }
