@@ -1,5 +1,6 @@
 //! One worker's place: whoever sits in it now, and the host's ends of everything that leads to it.
 
+use std::net::Shutdown;
 use std::os::fd::AsFd;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -196,10 +197,10 @@ impl Seat {
         self.ends.as_ref()?.page.status.place()
     }
 
-    /// Closes the socket, which tells the worker to end. A process stays in the seat until [`end`](Seat::end).
-    pub(super) fn dismiss(&mut self) {
+    /// Closes the socket, which tells the worker to end; with `Write` alone, what it still sends is taken.
+    pub(super) fn dismiss(&mut self, how: Shutdown) {
         if let Some(ends) = &self.ends {
-            let _ = ends.socket.shutdown(std::net::Shutdown::Both);
+            let _ = ends.socket.shutdown(how);
             ends.bell.ring();
         }
     }

@@ -18,6 +18,8 @@ pub(super) enum Life {
     Starting,
     /// Takes chunks.
     Ready,
+    /// Told to end, and not gone yet.
+    Leaving,
     /// Killed, and not gone yet.
     Dying,
 }
@@ -107,6 +109,8 @@ pub(super) struct Worker {
     since: Option<Instant>,
     /// When it last reported, or had nothing to report.
     reported: Option<Instant>,
+    /// It was told to end, so its end is no death.
+    leaving: bool,
     /// Why it was killed.
     verdict: Option<Why>,
 }
@@ -168,7 +172,7 @@ impl Worker {
     pub(super) fn overdue(&self, now: Instant, settings: &Settings) -> Option<Duration> {
         let limit = match self.life {
             Life::Ready if !self.leases.is_empty() => settings.timeout,
-            Life::Starting => settings.start_timeout,
+            Life::Starting | Life::Leaving => settings.start_timeout,
             _ => return None,
         };
         let longer = |since: Option<Instant>, limit: Duration| {
@@ -199,10 +203,37 @@ impl Supervisor {
         }
     }
 
+    /// Returns whether there is, or may be, work for workers.
+    fn is_making(&self) -> bool {
+        self.making.as_ref().is_some_and(|making| !making.ended) || !self.filling.is_empty()
+    }
+
+    /// Lets the workers end when everything was made.
+    pub(super) fn dismiss_idle(&mut self, now: Instant) {
+        if !self.begun || self.is_making() {
+            return;
+        }
+        for (number, worker) in self.workers.iter_mut().enumerate() {
+            if worker.life == Life::Ready && worker.leases.is_empty() {
+                (worker.life, worker.leaving, worker.since) = (Life::Leaving, true, Some(now));
+                self.actions.push(Action::Dismiss { worker: number as u32 });
+            }
+        }
+    }
+
+    /// Starts the workers that were let go. One that is still leaving is followed when it is gone.
+    pub(super) fn call_back(&mut self, now: Instant) {
+        for worker in 0..self.settings.workers {
+            if self.workers[worker as usize].life == Life::Absent {
+                self.spawn(worker, now);
+            }
+        }
+    }
+
     /// Has a worker killed, once.
     pub(super) fn kill(&mut self, worker: u32, why: Why) {
         let state = &mut self.workers[worker as usize];
-        if matches!(state.life, Life::Starting | Life::Ready) {
+        if matches!(state.life, Life::Starting | Life::Ready | Life::Leaving) {
             state.life = Life::Dying;
             state.verdict = Some(why);
             self.actions.push(Action::Kill { worker });
@@ -226,6 +257,12 @@ impl Supervisor {
     /// Takes back what a worker owed, and puts another in its place.
     pub(super) fn gone(&mut self, worker: u32, why: Why, now: Instant) {
         let state = std::mem::take(&mut self.workers[worker as usize]);
+        if state.leaving {
+            if self.is_making() && !self.failed {
+                self.spawn(worker, now);
+            }
+            return;
+        }
         let (timed_out, place) = match (&state.verdict, &why) {
             (Some(Why::TimedOut(_)), Why::Exited { place, .. }) => (true, *place),
             (_, Why::Exited { place, .. }) => (false, *place),
