@@ -96,6 +96,32 @@ fn an_epoch_begun_again_or_after_a_break_is_whole() {
 }
 
 #[test]
+fn workers_that_do_not_persist_end_with_their_epoch() {
+    for workers in [0, 2] {
+        let seen = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+        let events = seen.clone();
+        let loader = builder()
+            .num_workers(workers)
+            .persistent_workers(false)
+            .on_event(move |event| events.lock().unwrap().push(event.to_string()))
+            .build()
+            .unwrap();
+        let mut pids = std::collections::HashSet::new();
+        for epoch in 0..3 {
+            let persistent = builder().num_workers(workers).build().unwrap();
+            assert!(samples(loader.epoch(epoch)) == samples(persistent.epoch(epoch)));
+            let before = pids.len();
+            pids.extend(loader.stats().workers.iter().filter_map(|worker| worker.pid));
+            assert!(workers == 0 || pids.len() > before, "epoch {epoch} has workers of its own");
+            // One that is left in the middle ends them as well, and the next epoch begins at once.
+            drop(loader.epoch(epoch).next());
+        }
+        assert_eq!(seen.lock().unwrap().as_slice(), [] as [String; 0]);
+        assert_eq!(loader.stats().restarts, 0);
+    }
+}
+
+#[test]
 fn epochs_in_a_row_equal_single_epochs() {
     let loader = builder().unordered(true).build().unwrap();
     let single: Vec<_> = (0..3).map(|epoch| samples(loader.epoch(epoch))).collect();

@@ -326,6 +326,7 @@ fn a_sample_that_ends_its_workers_is_one_precise_error_under_fail() {
                 assert!(text.contains(part), "{deed:?} in {stage} misses {part:?}: {text}");
             }
             match deed {
+                Deed::Panic if stage == "read" => assert_eq!(error.kind(), ErrorKind::Dataset, "{text}"),
                 Deed::Panic => assert_eq!(error.kind(), ErrorKind::Transform, "{text}"),
                 _ => {
                     assert_eq!(error.kind(), ErrorKind::WorkerDied, "{text}");

@@ -50,6 +50,7 @@ pub struct LoaderBuilder {
     strict: bool,
     file_dir: Option<PathBuf>,
     unordered: bool,
+    persistent_workers: bool,
     on_error: OnError,
     max_errors: MaxErrors,
     timeout: Duration,
@@ -77,6 +78,7 @@ impl LoaderBuilder {
             strict: false,
             file_dir: None,
             unordered: false,
+            persistent_workers: true,
             on_error: OnError::Fail,
             max_errors: MaxErrors::Unlimited,
             timeout: TIMEOUT,
@@ -198,6 +200,14 @@ impl LoaderBuilder {
     #[must_use]
     pub fn unordered(mut self, unordered: bool) -> Self {
         self.unordered = unordered;
+        self
+    }
+
+    /// Sets whether workers stay when an epoch (or the last of [`Loader::epochs`]) was made. The default is true. Without,
+    /// each epoch starts its workers anew, which costs some milliseconds and gives back their memory in between.
+    #[must_use]
+    pub fn persistent_workers(mut self, persistent: bool) -> Self {
+        self.persistent_workers = persistent;
         self
     }
 
@@ -370,6 +380,7 @@ impl LoaderBuilder {
             strict: self.strict,
             file_dir: self.file_dir.clone(),
             unordered: self.unordered,
+            persistent_workers: self.persistent_workers,
             on_error: self.on_error,
             max_errors: self.max_errors,
             timeout: self.timeout,
@@ -416,6 +427,7 @@ fn settings(config: &Config) -> Settings {
         max_restarts: config.max_restarts,
         on_error: config.on_error,
         max_errors: config.max_errors,
+        persistent: config.persistent_workers,
         replaceable: config.transport != Transport::InProcess,
         fall_back: config.transport == Transport::Auto && !config.strict,
     }

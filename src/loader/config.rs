@@ -20,6 +20,7 @@ pub(super) struct Config {
     pub strict: bool,
     pub file_dir: Option<PathBuf>,
     pub unordered: bool,
+    pub persistent_workers: bool,
     pub on_error: OnError,
     pub max_errors: MaxErrors,
     pub timeout: Duration,

@@ -1,5 +1,6 @@
 //! One worker's place: whoever sits in it now, and the host's ends of everything that leads to it.
 
+use std::net::Shutdown;
 use std::os::fd::AsFd;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -8,6 +9,7 @@ use crate::error::Result;
 use crate::slab::{Lease, PoolSlab, SlabMemory};
 use crate::stats::WorkerStats;
 use crate::sync::ring::PushError;
+use crate::sys::output::Output;
 use crate::sys::poll::Epoll;
 use crate::sys::process::{Child, Exit};
 use crate::worker::{
@@ -66,6 +68,13 @@ impl Seat {
         };
         let start = self.started.filter(|_| ready).map(|started| started.elapsed());
         WorkerStats { pid, start, resident_bytes: None }
+    }
+
+    /// The worker serves its host from now on: what it printed before is of no more interest.
+    pub(super) fn is_ready(&mut self) {
+        if let Some(ends) = &mut self.ends {
+            ends.output = None;
+        }
     }
 
     /// Tells the worker of a slab's memory.
@@ -172,11 +181,15 @@ impl Seat {
             Ok(exit) => exit?,
             Err(_) => Exit::Unknown,
         };
+        let printed = ends.output.as_ref().and_then(Output::tail);
         let place = self.place();
         self.ends = None;
         Some(match self.refused.take() {
             Some(text) => Ended::Refused(text),
-            None => Ended::Exited { text: exit.to_string(), fault: is_fault(exit), place },
+            None => {
+                let printed = printed.map(|tail| format!("; it printed: {tail}")).unwrap_or_default();
+                Ended::Exited { text: format!("{exit}{printed}"), fault: is_fault(exit), place }
+            }
         })
     }
 
@@ -184,10 +197,10 @@ impl Seat {
         self.ends.as_ref()?.page.status.place()
     }
 
-    /// Closes the socket, which tells the worker to end. A process stays in the seat until [`end`](Seat::end).
-    pub(super) fn dismiss(&mut self) {
+    /// Closes the socket, which tells the worker to end; with `Write` alone, what it still sends is taken.
+    pub(super) fn dismiss(&mut self, how: Shutdown) {
         if let Some(ends) = &self.ends {
-            let _ = ends.socket.shutdown(std::net::Shutdown::Both);
+            let _ = ends.socket.shutdown(how);
             ends.bell.ring();
         }
     }

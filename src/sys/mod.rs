@@ -14,6 +14,7 @@ pub mod limits;
 #[cfg(not(all(test, loom)))]
 pub mod mapped;
 pub mod mapping;
+pub mod output;
 mod own;
 pub mod poll;
 pub mod process;

@@ -129,7 +129,7 @@ mod tests {
     fn all_but_the_kept_descriptors_close() {
         let (_here, there) = fdpass::pair().unwrap();
         let args = ["--ignored", "--exact", "sys::own::tests::close_descriptors"].map(OsString::from);
-        let mut child = spawn(&Executable::current().unwrap(), &args, &[], there.as_fd()).unwrap();
+        let mut child = spawn(&Executable::current().unwrap(), &args, &[], there.as_fd(), None).unwrap();
         assert_eq!(child.reap_timeout(LONG).unwrap(), Some(Exit::Code(0)));
     }
 }

@@ -110,7 +110,7 @@ impl fmt::Display for Exit {
 }
 
 /// Starts a program: `args` after its name, `set_env` on top of this process's environment, `stdin` as standard input,
-/// standard output joined to standard error, no signal blocked.
+/// standard output joined to standard error, or both to `output`, no signal blocked.
 ///
 /// The death signal of [`bind_to_parent`] follows the calling *thread*: start workers from one that lives long enough.
 ///
@@ -121,12 +121,13 @@ pub fn spawn(
     args: &[OsString],
     set_env: &[(&str, &str)],
     stdin: BorrowedFd<'_>,
+    output: Option<BorrowedFd<'_>>,
 ) -> Result<Child> {
     let argv = args.iter().map(|arg| c_string(arg.clone())).collect::<Result<Vec<_>>>()?;
     let envp = environment(set_env)?;
     let argv = pointers(std::iter::once(exe.name.as_c_str()).chain(argv.iter().map(CString::as_c_str)));
     let envp = pointers(envp.iter().map(CString::as_c_str));
-    let actions = Actions::for_worker(stdin)?;
+    let actions = Actions::for_worker(stdin, output)?;
     let attributes = Attributes::for_worker()?;
     let mut pid: libc::pid_t = 0;
     // SAFETY: both arrays end with null and point to strings that live until the end of this function; actions and
@@ -203,7 +204,7 @@ fn check(call: &str, rc: i32) -> Result<()> {
 struct Actions(libc::posix_spawn_file_actions_t);
 
 impl Actions {
-    fn for_worker(stdin: BorrowedFd<'_>) -> Result<Actions> {
+    fn for_worker(stdin: BorrowedFd<'_>, output: Option<BorrowedFd<'_>>) -> Result<Actions> {
         let mut raw = MaybeUninit::uninit();
         // SAFETY: `raw` is a live local of the right type, which the call initialises.
         check("posix_spawn_file_actions_init", unsafe {
@@ -212,7 +213,9 @@ impl Actions {
         // SAFETY: the call above succeeded.
         let mut actions = Actions(unsafe { raw.assume_init() });
         actions.dup2(stdin.as_raw_fd(), 0)?;
-        if rustix::io::fcntl_getfd(io::stderr()).is_err() {
+        if let Some(output) = output {
+            actions.dup2(output.as_raw_fd(), 2)?;
+        } else if rustix::io::fcntl_getfd(io::stderr()).is_err() {
             actions.open_null(2)?;
         }
         actions.dup2(2, 1)?;
@@ -372,7 +375,7 @@ mod tests {
     fn shell(script: &str, env: &[(&str, &str)]) -> (Child, std::os::unix::net::UnixStream) {
         let (here, there) = fdpass::pair().unwrap();
         let exe = Executable::open(Path::new("/bin/sh")).unwrap();
-        let child = spawn(&exe, &["-c".into(), script.into()], env, there.as_fd()).unwrap();
+        let child = spawn(&exe, &["-c".into(), script.into()], env, there.as_fd(), None).unwrap();
         (child, here)
     }
 
@@ -398,7 +401,7 @@ mod tests {
         let exe = Executable::open(&copy).unwrap();
         std::fs::remove_file(&copy).unwrap();
         let (_here, there) = fdpass::pair().unwrap();
-        let mut child = spawn(&exe, &[], &[], there.as_fd()).unwrap();
+        let mut child = spawn(&exe, &[], &[], there.as_fd(), None).unwrap();
         assert_eq!(child.reap_timeout(LONG).unwrap(), Some(Exit::Code(0)));
         assert!(Executable::open(&copy).is_err());
         assert!(Executable::current().is_ok());
@@ -408,9 +411,9 @@ mod tests {
     fn what_cannot_be_executed_is_an_error_of_spawn() {
         let exe = Executable::open(Path::new("/etc/passwd")).unwrap();
         let (_here, there) = fdpass::pair().unwrap();
-        assert_eq!(spawn(&exe, &[], &[], there.as_fd()).unwrap_err().kind(), ErrorKind::Io);
+        assert_eq!(spawn(&exe, &[], &[], there.as_fd(), None).unwrap_err().kind(), ErrorKind::Io);
         let zero = OsString::from("a\0b");
-        assert_eq!(spawn(&exe, &[zero], &[], there.as_fd()).unwrap_err().kind(), ErrorKind::Config);
+        assert_eq!(spawn(&exe, &[zero], &[], there.as_fd(), None).unwrap_err().kind(), ErrorKind::Config);
     }
 
     #[test]
@@ -500,7 +503,7 @@ mod tests {
         let args =
             ["--ignored", "--exact", "sys::process::tests::be_a_worker", "--nocapture"].map(OsString::from);
         let start =
-            |stdin: BorrowedFd<'_>| spawn(&Executable::current().unwrap(), &args, &[], stdin).unwrap();
+            |stdin: BorrowedFd<'_>| spawn(&Executable::current().unwrap(), &args, &[], stdin, None).unwrap();
         let mut child = start(there.as_fd());
         here.write_all(b"x").unwrap();
         assert_eq!(child.reap_timeout(LONG).unwrap(), Some(Exit::Code(0)));

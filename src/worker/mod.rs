@@ -30,6 +30,7 @@ pub(crate) use thread::start as start_thread;
 use crate::sync::ring::{Consumer, Producer};
 use crate::sys::doorbell::Doorbell;
 use crate::sys::mapped::Mapped;
+use crate::sys::output::Output;
 use crate::sys::process::Child;
 use crate::sys::segment::{Backing, Segment};
 
@@ -75,6 +76,8 @@ pub(crate) struct Ends {
     pub socket: UnixStream,
     /// The worker itself.
     pub body: Body,
+    /// What a process has printed so far, until it is ready.
+    pub output: Option<Output>,
 }
 
 /// What runs a worker.

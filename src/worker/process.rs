@@ -22,12 +22,19 @@ use crate::sync::ring::{Consumer, Producer};
 use crate::sys::doorbell::Doorbell;
 use crate::sys::mapped::Mapped;
 use crate::sys::mapping::Access;
+use crate::sys::output::{self, Output};
 use crate::sys::segment::Segment;
 use crate::sys::{fdpass, process as os, signals};
 use crate::transform::{Compiled, Shape};
 
 /// How long one send of a slot may stand still before the worker looks again.
 const SEND_SLICE: Duration = Duration::from_millis(100);
+
+/// Descriptors of every hello; tables follow them.
+const FIXED_FDS: usize = 6;
+
+/// The bit of a hello that says that what the worker printed so far is of no interest.
+const QUIET_BIT: u32 = 63;
 
 /// Exit codes of a worker that has no work to lose: its host went away, or it refused to start.
 const HOST_GONE: i32 = 0;
@@ -44,14 +51,26 @@ pub(crate) fn start(common: &Common, processes: &Processes, number: u32) -> Resu
     let bell = Doorbell::new()?;
     let (socket, theirs) = fdpass::pair()?;
     let host = std::process::id().to_string();
-    let child = os::spawn(&launch.program, &launch.arguments, &[(VARIABLE, &host)], theirs.as_fd())?;
+    let output = Output::new();
+    let written = output.as_ref().map(|output| output.as_fd());
+    let child = os::spawn(&launch.program, &launch.arguments, &[(VARIABLE, &host)], theirs.as_fd(), written)?;
     drop(theirs);
     let tables = &common.packed.tables;
-    let mut fds =
-        vec![setup.as_fd(), control.as_fd(), segment.as_fd(), bell.as_fd(), common.host_bell.as_fd()];
+    let stderr = output::standard_error().map_err(|error| Error::io("find a standard error", error))?;
+    let mut fds = vec![
+        setup.as_fd(),
+        control.as_fd(),
+        segment.as_fd(),
+        bell.as_fd(),
+        common.host_bell.as_fd(),
+        stderr.as_fd(),
+    ];
     fds.extend(tables.iter().map(|table| table.as_fd()));
     let numbers = u64::from(number) | u64::from(common.num_workers) << 32;
-    let words = [numbers, common.packed.text.len() as u64, tables.len() as u64];
+    // What a test program prints on its way to its worker test is of no interest to anybody.
+    let quiet = !launch.arguments.is_empty();
+    let words =
+        [numbers, common.packed.text.len() as u64, tables.len() as u64 | u64::from(quiet) << QUIET_BIT];
     match frame::send(&socket, Header::new(Kind::Hello, 0, words), &fds) {
         // It has died already. That is a death like any other, and its pidfd tells of it.
         Err(error) if error.kind() == ErrorKind::Closed => {}
@@ -65,6 +84,7 @@ pub(crate) fn start(common: &Common, processes: &Processes, number: u32) -> Resu
         bell: Arc::new(bell),
         socket,
         body: Body::Process(child),
+        output,
     })
 }
 
@@ -112,13 +132,15 @@ fn prepare(socket: &UnixStream) -> Result<(Station, Work)> {
     let mut fds = Vec::new();
     let closed = || Error::new(ErrorKind::Closed, "the host is gone");
     let header = frame::receive(socket, &mut fds)?.ok_or_else(closed)?;
-    let [numbers, text_bytes, tables] = header.words;
+    let [numbers, text_bytes, rest] = header.words;
+    let (tables, quiet) = (rest as u32 as usize, rest >> QUIET_BIT == 1);
     let wrong = || Error::new(ErrorKind::Config, "the host did not say hello in this build's way");
-    if header.kind() != Some(Kind::Hello) || fds.len() != 5 + tables as usize {
+    if header.kind() != Some(Kind::Hello) || fds.len() != FIXED_FDS + tables {
         return Err(wrong());
     }
-    let tables = fds.split_off(5);
-    let [setup, control, page, bell, host_bell] = <[OwnedFd; 5]>::try_from(fds).map_err(|_| wrong())?;
+    let tables = fds.split_off(FIXED_FDS);
+    let [setup, control, page, bell, host_bell, stderr] =
+        <[OwnedFd; FIXED_FDS]>::try_from(fds).map_err(|_| wrong())?;
 
     let mut text = vec![0; text_bytes as usize];
     File::from(setup).read_exact_at(&mut text, 0).map_err(|error| Error::io("read the setup", error))?;
@@ -127,7 +149,7 @@ fn prepare(socket: &UnixStream) -> Result<(Station, Work)> {
         tables.into_iter().map(|fd| Segment::from_fd_whole(fd).map(Arc::new)).collect::<Result<Vec<_>>>()?;
     let Setup { layout, slabs, seed, pipeline, mut dataset, .. } = packed.unpack(&tables)?;
     let info = WorkerInfo::new(numbers as u32, (numbers >> 32) as u32);
-    guarded("the data set's start", || dataset.start(&info))?;
+    guarded(ErrorKind::Dataset, "the data set's start", || dataset.start(&info))?;
     let input = Shape::of(dataset.image_size());
     let compiled = Compiled::new(pipeline, input)?;
 
@@ -155,5 +177,6 @@ fn prepare(socket: &UnixStream) -> Result<(Station, Work)> {
         page,
         control,
     };
+    output::redirect(stderr, !quiet);
     Ok((station, Work { dataset, compiled, seed, record: Record::default() }))
 }

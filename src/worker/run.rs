@@ -238,7 +238,7 @@ impl Work {
     ) -> Result<i64> {
         let start = Instant::now();
         self.record.clear();
-        let read = guarded("the data set", || self.dataset.read(index, &mut self.record));
+        let read = guarded(ErrorKind::Dataset, "the data set", || self.dataset.read(index, &mut self.record));
         times.read_ns += nanos(start);
         times.bytes += self.record.bytes.len() as u64;
         read?;
@@ -249,7 +249,8 @@ impl Work {
             Payload::Rgb8 { width, height } => Source::Rgb8 { width, height, pixels: bytes },
         };
         let label = self.record.label;
-        let ran = guarded("the pipeline", || self.compiled.run(source, label, key, pixels))?;
+        let ran =
+            guarded(ErrorKind::Transform, "the pipeline", || self.compiled.run(source, label, key, pixels))?;
         times.decode_ns += ran.decode_ns;
         times.transform_ns += ran.transform_ns;
         Ok(ran.label)
@@ -262,13 +263,13 @@ fn corrupt() -> Error {
 }
 
 /// Turns a panic of user code into an error.
-pub(super) fn guarded<T>(whose: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
+pub(super) fn guarded<T>(kind: ErrorKind, whose: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
         let text = panic
             .downcast_ref::<&str>()
             .copied()
             .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
             .unwrap_or("no message");
-        Err(Error::new(ErrorKind::Transform, format!("{whose} panicked: {text}")))
+        Err(Error::new(kind, format!("{whose} panicked: {text}")))
     })
 }

@@ -7,7 +7,7 @@ use super::run::{Outbox, Station, Work, guarded, run};
 use super::slabs::Slabs;
 use super::{Body, Common, Ends, Header, Kind, frame};
 use crate::dataset::{Record, WorkerInfo};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::sync::ring::{Consumer, Producer};
 use crate::sys::doorbell::Doorbell;
 use crate::sys::fdpass;
@@ -44,7 +44,7 @@ pub(crate) fn start(common: &Common, number: u32) -> Result<Ends> {
         .name(format!("forebay-worker-{number}"))
         .spawn(move || {
             let mut dataset = setup.dataset;
-            let ready = guarded("the data set's start", || dataset.start(&info))
+            let ready = guarded(ErrorKind::Dataset, "the data set's start", || dataset.start(&info))
                 .and_then(|()| Compiled::new(setup.pipeline, Shape::of(dataset.image_size())));
             let compiled = match ready {
                 Ok(compiled) => compiled,
@@ -69,5 +69,6 @@ pub(crate) fn start(common: &Common, number: u32) -> Result<Ends> {
         bell,
         socket,
         body: Body::Thread(thread),
+        output: None,
     })
 }

@@ -1,5 +1,6 @@
 //! Doing what the state machine says.
 
+use std::net::Shutdown;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -33,6 +34,7 @@ impl Shell {
     fn perform(&mut self, action: Action, epoll: &Epoll) -> Result<()> {
         match action {
             Action::Spawn { worker, thread } => self.spawn(worker, thread, epoll),
+            Action::Dismiss { worker } => self.work.seats[worker as usize].dismiss(Shutdown::Write),
             Action::Kill { worker } => self.kill(worker),
             Action::Assign { slab, batch, span } => self.assign(slab, batch, span)?,
             Action::Send { worker, chunk } => self.send(worker, chunk),

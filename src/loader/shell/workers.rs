@@ -1,11 +1,12 @@
 //! Starting workers, hearing of their end, and ending them.
 
+use std::net::Shutdown;
 use std::time::{Duration, Instant};
 
 use super::{BELL, Shell};
 use crate::error::Error;
 use crate::event::Event;
-use crate::loader::seat::{Ended, Seat};
+use crate::loader::seat::Ended;
 use crate::loader::supervisor::{Input, Why};
 use crate::sys::limits;
 use crate::sys::poll::Epoll;
@@ -47,6 +48,7 @@ impl Shell {
                 Arrival::Pending => return,
                 Arrival::Ready => {
                     self.shared.set_worker(worker as usize, self.work.seats[worker as usize].stats(true));
+                    self.work.seats[worker as usize].is_ready();
                     self.supervisor.step(Input::Ready { worker }, now);
                 }
                 Arrival::Refused(text) => self.work.seats[worker as usize].refused = Some(text),
@@ -124,7 +126,7 @@ impl Shell {
             let generation = self.supervisor.generation(slab as u32);
             self.common.control.cancel(slab as u32, generation);
         }
-        self.work.seats.iter_mut().for_each(Seat::dismiss);
+        self.work.seats.iter_mut().for_each(|seat| seat.dismiss(Shutdown::Both));
         let deadline = Instant::now() + GRACE;
         while Instant::now() < deadline && self.work.seats.iter_mut().any(|seat| !seat.has_ended()) {
             std::thread::sleep(Duration::from_millis(1));

@@ -51,6 +51,8 @@ pub(super) struct Settings {
     pub on_error: OnError,
     /// How many samples of an epoch may fail.
     pub max_errors: MaxErrors,
+    /// Whether workers stay when there is nothing more to make.
+    pub persistent: bool,
     /// Whether a worker can be killed and started again.
     pub replaceable: bool,
     /// Whether threads take over when no process can be started.
@@ -112,6 +114,8 @@ pub(super) enum Input {
 pub(super) enum Action {
     /// Start a worker, as a thread of this process or as the loader was built.
     Spawn { worker: u32, thread: bool },
+    /// Let a worker end by itself; [`Input::Gone`] follows.
+    Dismiss { worker: u32 },
     /// End a worker; [`Input::Gone`] follows.
     Kill { worker: u32 },
     /// Write what a slab is used for next.
@@ -157,6 +161,8 @@ struct Making {
     plan: BatchPlan,
     /// The next step of `epoch` that may be given a slab.
     step: u64,
+    /// Every batch of the course was given a slab.
+    ended: bool,
 }
 
 impl Making {
@@ -202,6 +208,8 @@ pub(super) struct Supervisor {
     /// Whether workers are started as threads, since processes could not be.
     threads: bool,
     last_tick: Option<Instant>,
+    /// Whether a course was ever begun.
+    begun: bool,
     failed: bool,
     actions: Vec<Action>,
 }
@@ -222,6 +230,7 @@ impl Supervisor {
             errors: ErrorBudget::default(),
             threads: false,
             last_tick: None,
+            begun: false,
             failed: false,
             actions: Vec::new(),
             settings,
@@ -232,7 +241,7 @@ impl Supervisor {
     pub(super) fn step(&mut self, input: Input, now: Instant) {
         match input {
             Input::Open => (0..self.settings.workers).for_each(|worker| self.spawn(worker, now)),
-            Input::Start(course) => self.start(course),
+            Input::Start(course) => self.start(course, now),
             Input::Cancel { run } => {
                 if self.making.as_ref().is_some_and(|making| making.course.run == run) {
                     self.drop_course();
@@ -261,13 +270,18 @@ impl Supervisor {
             self.assign();
             self.dispatch(now, awake);
             self.deliver();
+            if !self.settings.persistent {
+                self.dismiss_idle(now);
+            }
         }
         self.actions.drain(..)
     }
 
     /// Returns whether something is expected of a worker, so that time matters.
     pub(super) fn is_busy(&self) -> bool {
-        self.workers.iter().any(|worker| worker.life == Life::Starting || !worker.leases.is_empty())
+        self.workers
+            .iter()
+            .any(|worker| matches!(worker.life, Life::Starting | Life::Leaving) || !worker.leases.is_empty())
     }
 
     /// Returns whether a worker owes that slot, so that it may be written for it.
@@ -285,15 +299,19 @@ impl Supervisor {
         self.slabs.iter().map(|slab| slab.state.name())
     }
 
-    fn start(&mut self, course: Course) {
+    fn start(&mut self, course: Course, now: Instant) {
         self.drop_course();
+        self.begun = true;
         let epoch = course.epochs.start;
         if course.epochs.is_empty() {
             return;
         }
         let plan = (course.plan)(epoch);
         let step = course.first_step;
-        self.making = Some(Making { course, epoch, plan, step });
+        self.making = Some(Making { course, epoch, plan, step, ended: false });
+        if !self.settings.persistent {
+            self.call_back(now);
+        }
     }
 
     /// Gives free slabs to the next batches.
@@ -303,7 +321,10 @@ impl Supervisor {
             if slab.state != State::Free {
                 continue;
             }
-            let Some((epoch, step)) = making.next_step() else { return };
+            let Some((epoch, step)) = making.next_step() else {
+                making.ended = true;
+                return;
+            };
             let span = making.plan.batch(step);
             let batch = BatchId { run: making.course.run, epoch, step };
             slab.assign(batch, span);

@@ -87,6 +87,7 @@ impl World {
             max_restarts: u32::MAX,
             on_error,
             max_errors: MaxErrors::Unlimited,
+            persistent: rng.chance(70),
             replaceable: true,
             fall_back: false,
         };
@@ -126,7 +127,9 @@ impl World {
                 Action::Spawn { worker, .. } => {
                     self.workers[worker as usize] = SimWorker { alive: true, ..SimWorker::default() };
                 }
-                Action::Kill { worker } => self.workers[worker as usize].killed = true,
+                Action::Kill { worker } | Action::Dismiss { worker } => {
+                    self.workers[worker as usize].killed = true;
+                }
                 Action::Assign { slab, span, .. } => {
                     let at = slab as usize;
                     assert!(!self.is_held[at], "a slab was assigned while the consumer has it");

@@ -18,6 +18,8 @@ pub(super) enum Life {
     Starting,
     /// Takes chunks.
     Ready,
+    /// Told to end, and not gone yet.
+    Leaving,
     /// Killed, and not gone yet.
     Dying,
 }
@@ -105,6 +107,10 @@ pub(super) struct Worker {
     heartbeat: u64,
     /// When it last made progress.
     since: Option<Instant>,
+    /// When it last reported, or had nothing to report.
+    reported: Option<Instant>,
+    /// It was told to end, so its end is no death.
+    leaving: bool,
     /// Why it was killed.
     verdict: Option<Why>,
 }
@@ -118,7 +124,7 @@ impl Worker {
     /// Gives it a chunk.
     pub(super) fn lease(&mut self, chunk: Chunk, now: Instant) {
         if self.leases.is_empty() {
-            self.since = Some(now);
+            (self.since, self.reported) = (Some(now), Some(now));
         }
         self.owed += chunk.count;
         self.leases.push_back(Lease { chunk, done: 0 });
@@ -138,7 +144,7 @@ impl Worker {
         if lease.rest().is_empty() {
             self.leases.pop_front();
         }
-        self.since = Some(now);
+        (self.since, self.reported) = (Some(now), Some(now));
         Some(*reported)
     }
 
@@ -159,17 +165,24 @@ impl Worker {
 
     /// Forgives the time until now.
     pub(super) fn rearm(&mut self, now: Instant) {
-        self.since = self.since.map(|_| now);
+        (self.since, self.reported) = (self.since.map(|_| now), self.reported.map(|_| now));
     }
 
     /// Returns the limit that it has overrun.
     pub(super) fn overdue(&self, now: Instant, settings: &Settings) -> Option<Duration> {
         let limit = match self.life {
             Life::Ready if !self.leases.is_empty() => settings.timeout,
-            Life::Starting => settings.start_timeout,
+            Life::Starting | Life::Leaving => settings.start_timeout,
             _ => return None,
         };
-        self.since.filter(|since| now.saturating_duration_since(*since) > limit).map(|_| limit)
+        let longer = |since: Option<Instant>, limit: Duration| {
+            since.is_some_and(|since| now.saturating_duration_since(since) > limit)
+        };
+        // Its own word on its progress is believed for as long as its chunk may take in all.
+        let chunk = self.leases.front().map_or(1, |lease| lease.rest().len() as u32);
+        let late = longer(self.since, limit)
+            || (self.life == Life::Ready && longer(self.reported, limit.saturating_mul(chunk)));
+        late.then_some(limit)
     }
 }
 
@@ -190,10 +203,37 @@ impl Supervisor {
         }
     }
 
+    /// Returns whether there is, or may be, work for workers.
+    fn is_making(&self) -> bool {
+        self.making.as_ref().is_some_and(|making| !making.ended) || !self.filling.is_empty()
+    }
+
+    /// Lets the workers end when everything was made.
+    pub(super) fn dismiss_idle(&mut self, now: Instant) {
+        if !self.begun || self.is_making() {
+            return;
+        }
+        for (number, worker) in self.workers.iter_mut().enumerate() {
+            if worker.life == Life::Ready && worker.leases.is_empty() {
+                (worker.life, worker.leaving, worker.since) = (Life::Leaving, true, Some(now));
+                self.actions.push(Action::Dismiss { worker: number as u32 });
+            }
+        }
+    }
+
+    /// Starts the workers that were let go. One that is still leaving is followed when it is gone.
+    pub(super) fn call_back(&mut self, now: Instant) {
+        for worker in 0..self.settings.workers {
+            if self.workers[worker as usize].life == Life::Absent {
+                self.spawn(worker, now);
+            }
+        }
+    }
+
     /// Has a worker killed, once.
     pub(super) fn kill(&mut self, worker: u32, why: Why) {
         let state = &mut self.workers[worker as usize];
-        if matches!(state.life, Life::Starting | Life::Ready) {
+        if matches!(state.life, Life::Starting | Life::Ready | Life::Leaving) {
             state.life = Life::Dying;
             state.verdict = Some(why);
             self.actions.push(Action::Kill { worker });
@@ -217,6 +257,12 @@ impl Supervisor {
     /// Takes back what a worker owed, and puts another in its place.
     pub(super) fn gone(&mut self, worker: u32, why: Why, now: Instant) {
         let state = std::mem::take(&mut self.workers[worker as usize]);
+        if state.leaving {
+            if self.is_making() && !self.failed {
+                self.spawn(worker, now);
+            }
+            return;
+        }
         let (timed_out, place) = match (&state.verdict, &why) {
             (Some(Why::TimedOut(_)), Why::Exited { place, .. }) => (true, *place),
             (_, Why::Exited { place, .. }) => (false, *place),
@@ -229,14 +275,16 @@ impl Supervisor {
         if self.failed {
             return;
         }
-        if !state.started {
+        // A kill from outside is nobody's failure; but one that goes on for ever must end, so it counts as a restart.
+        if !state.started && !matches!(why, Why::Exited { fault: false, .. }) {
             self.start_failures += 1;
             if self.start_failures >= START_TRIES {
                 let what = format!("{START_TRIES} workers in a row did not start");
                 return self.fail(hopeless(what, &why));
             }
         }
-        self.restarts += 1;
+        // A worker that owed nothing has failed at nothing.
+        self.restarts += u32::from(!state.started || !state.leases.is_empty());
         if self.threads || !self.settings.replaceable {
             return self.fail(hopeless(format!("worker {worker} is gone and cannot be replaced"), &why));
         }
