@@ -176,6 +176,8 @@ fn kept_batches_cost_no_descriptors() {
             // All slabs are reserved by then: the last batch needs the last of them.
             kept.extend(epoch.map(Result::unwrap));
             assert_eq!(kept.len(), 8);
+            // A worker that starts has one more, for what it prints.
+            wait_until(|| loader.stats().workers.iter().all(|worker| worker.start.is_some()));
             let all = entries("/proc/self/fd");
             let mut dice = Dice::seeded(1);
             while !kept.is_empty() {

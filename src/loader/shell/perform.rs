@@ -19,11 +19,17 @@ use crate::worker::{Chunk, Failure};
 impl Shell {
     /// Does what the state machine says, and wakes the workers that got something.
     pub(super) fn act(&mut self, epoll: &Epoll) -> Result<()> {
-        let seats = &self.work.seats;
-        let awake = |worker: u32| seats[worker as usize].is_awake();
-        let actions: Vec<Action> = self.supervisor.act(Instant::now(), &awake).collect();
-        for action in actions {
-            self.perform(action, epoll)?;
+        loop {
+            let seats = &self.work.seats;
+            let awake = |worker: u32| seats[worker as usize].is_awake();
+            let actions: Vec<Action> = self.supervisor.act(Instant::now(), &awake).collect();
+            if actions.is_empty() {
+                break;
+            }
+            // What is done can fail, and that can call for more.
+            for action in actions {
+                self.perform(action, epoll)?;
+            }
         }
         for seat in &mut self.work.seats {
             seat.wake();
@@ -63,6 +69,7 @@ impl Shell {
 
     fn assign(&mut self, slab: u32, batch: BatchId, span: BatchSpan) -> Result<()> {
         let Some(plan) = &self.work.plan else { return Ok(()) };
+        let generation = self.supervisor.generation(slab);
         let plan = plan(batch.epoch);
         let lists = &mut self.work.lists[slab as usize];
         lists.indices.clear();
@@ -82,7 +89,7 @@ impl Shell {
             lists.valid.push(span.is_valid(slot as u32));
             lists.substituted.push(false);
         }
-        self.common.control.assign(slab, batch.epoch, span.first_position, &lists.indices);
+        self.common.control.assign(slab, generation, batch.epoch, span.first_position, &lists.indices);
         Ok(())
     }
 
@@ -114,11 +121,9 @@ impl Shell {
         let door = self.door.clone();
         let held = Held::new(view, lists, (slab, generation), door, Arc::clone(&self.shared));
         let delivery = Delivery { batch, span, slab: held, result };
-        if let Some((run, outlet)) = &self.work.outlet
-            && *run == batch.run
-        {
-            // A consumer that is gone drops the delivery, which gives the slab back.
-            let _ = outlet.send(delivery);
+        // A delivery that nobody wants gives its slab back as it is dropped.
+        if let Some(pipe) = self.work.outlet.as_ref().filter(|pipe| pipe.is_of(batch.run)) {
+            pipe.send(delivery);
         }
     }
 
