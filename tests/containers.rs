@@ -62,6 +62,7 @@ fn every_size_of_dev_shm_gives_the_same_digest_on_every_transport() {
             };
             assert_eq!(code, Some(0), "{transport} in {size}: {stderr}");
             assert_eq!(digest(&stdout), digest(&reference), "{transport} in {size}");
+            assert!(!stderr.contains("worker-died"), "{transport} in {size}: {stderr}");
             // 3 slabs of 36.8 MiB are 110.3 MiB: only then is there nothing to say.
             let degrades = transport == "shm" && !["111m", "128m"].contains(&size);
             assert_eq!(stderr.contains("warning[degraded]"), degrades, "{transport} in {size}: {stderr}");

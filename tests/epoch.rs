@@ -194,3 +194,69 @@ fn memory_that_is_refused_is_said_however_late_an_epoch_begins() {
         }
     }
 }
+
+/// Calls `work` on a thread of its own and gives up waiting after a minute.
+fn within_a_minute<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    let (sender, receiver) = std::sync::mpsc::channel();
+    std::thread::spawn(move || sender.send(work()));
+    receiver.recv_timeout(Duration::from_secs(60)).expect("a result, not a wait without end")
+}
+
+#[test]
+fn an_epoch_that_is_kept_does_not_starve_the_next() {
+    within_a_minute(|| {
+        let loader = builder().build().unwrap();
+        let reference = samples(loader.epoch(1));
+        let mut kept = loader.epoch(0);
+        assert!(kept.next().unwrap().is_ok());
+        // Everything that was made ahead of the kept one is in its way out.
+        std::thread::sleep(Duration::from_millis(200));
+        assert!(samples(loader.epoch(1)) == reference);
+        assert!(kept.next().is_none(), "another epoch has taken its place");
+        let mut epochs = loader.epochs(3);
+        let unfinished = epochs.next();
+        assert!(samples(epochs.next().unwrap()) == reference);
+        drop(unfinished);
+    });
+}
+
+#[test]
+fn the_last_number_of_all_is_an_epoch_without_batches() {
+    within_a_minute(|| assert!(builder().build().unwrap().epoch(u64::MAX).next().is_none()));
+}
+
+#[test]
+fn a_checkpoint_taken_behind_the_end_resumes_to_nothing() {
+    let loader = builder().build().unwrap();
+    let state = loader.epoch_from(0, 99).state();
+    assert_eq!(state.position, SAMPLES);
+    assert_eq!(loader.resume(&state).unwrap().count(), 0);
+}
+
+/// An order that fails where nobody expects it.
+#[derive(Debug)]
+struct BrokenOrder;
+
+impl Sampler for BrokenOrder {
+    fn len(&self, _: u64) -> u64 {
+        SAMPLES
+    }
+
+    fn index(&self, _: u64, position: u64) -> u64 {
+        assert!(position < 20, "no order beyond 20");
+        position
+    }
+
+    fn fingerprint(&self) -> u64 {
+        0
+    }
+}
+
+#[test]
+fn a_panic_in_an_order_is_an_error_that_says_so() {
+    let error = within_a_minute(|| {
+        let loader = builder().sampler(BrokenOrder).build().unwrap();
+        loader.epoch(0).find_map(Result::err).unwrap()
+    });
+    assert!(error.to_string().contains("panicked: no order beyond 20"), "{error}");
+}

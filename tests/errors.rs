@@ -124,6 +124,25 @@ fn samples_above_the_error_budget_end_the_loader_and_are_told() {
 }
 
 #[test]
+fn the_failures_of_batches_that_were_never_taken_are_told_as_well() {
+    let folder = spoiled::folder();
+    for name in ["animal/again.jpg", "land/again.jpg"] {
+        std::fs::copy(folder.path().join(BROKEN), folder.path().join(name)).unwrap();
+    }
+    let max_errors = MaxErrors::Count(2);
+    let builder = builder(folder.path(), OnError::Skip).batch_size(1).prefetch(40).max_errors(max_errors);
+    let loader = builder.build().unwrap();
+    let mut epoch = loader.epoch(0);
+    // The budget is gone before the first batch is taken: there is a slab for every sample.
+    while loader.stats().failed < 3 {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    assert!(epoch.by_ref().any(|batch| batch.is_err()));
+    let positions: Vec<_> = epoch.errors().iter().map(|error| error.position).collect();
+    assert!(positions.len() == 3 && positions.is_sorted(), "{positions:?}");
+}
+
+#[test]
 fn a_share_that_is_none_is_refused() {
     let folder = spoiled::folder();
     for share in [-0.1, 1.1, f64::NAN] {

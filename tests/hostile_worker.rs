@@ -6,7 +6,6 @@ mod common;
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
-use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -119,13 +118,26 @@ impl Liar {
                 }
             }
             Lie::Socket => {
-                let socket = std::io::stdin().as_fd().try_clone_to_owned().map(UnixStream::from).unwrap();
+                let socket = control_socket();
                 let mut dice = Dice::seeded(seed ^ (self.reads << 40));
                 let rubbish: Vec<u8> = (0..8).flat_map(|_| dice_word(&mut dice)).collect();
                 let _ = (&socket).write_all(&rubbish);
             }
         }
     }
+}
+
+/// The worker's end of the socket to its host: the first socket that it has.
+#[allow(unsafe_code)]
+fn control_socket() -> UnixStream {
+    let is_socket = |fd: &i32| {
+        std::fs::read_link(format!("/proc/self/fd/{fd}"))
+            .is_ok_and(|to| to.to_string_lossy().starts_with("socket:"))
+    };
+    let fd = (3..32).find(is_socket).unwrap();
+    // SAFETY: the worker keeps its socket open for as long as it lives.
+    let fd = unsafe { std::os::fd::BorrowedFd::borrow_raw(fd) };
+    fd.try_clone_to_owned().map(UnixStream::from).unwrap()
 }
 
 fn dice_word(dice: &mut Dice) -> [u8; 8] {

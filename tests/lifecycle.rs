@@ -8,7 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use common::{Dice, alone, count, samples, workers};
+use common::{Dice, alone, count, samples, wait_until, workers};
 use forebay::prelude::*;
 use forebay::{ErrorKind, LoaderBuilder};
 use rustix::process::{Resource, Rlimit, setrlimit};
@@ -176,6 +176,8 @@ fn kept_batches_cost_no_descriptors() {
             // All slabs are reserved by then: the last batch needs the last of them.
             kept.extend(epoch.map(Result::unwrap));
             assert_eq!(kept.len(), 8);
+            // A worker that starts has one more, for what it prints.
+            wait_until(|| loader.stats().workers.iter().filter(|worker| worker.start.is_some()).count() == 2);
             let all = entries("/proc/self/fd");
             let mut dice = Dice::seeded(1);
             while !kept.is_empty() {

@@ -10,7 +10,8 @@ const VERSION: u32 = 1;
 /// What an epoch has handed out so far. Plain data: store it with serde, beside the model.
 ///
 /// All ranks that have taken the same number of batches have equal states, so one of them is enough; and the rest of the
-/// epoch can be divided among another number of ranks.
+/// epoch can be divided among another number of ranks. An unordered epoch's state is its own rank's, as long as `ahead` names
+/// batches.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct State {
@@ -24,9 +25,9 @@ pub struct State {
     /// With unordered delivery: batches already handed out behind `position`, counted from it. Empty otherwise.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ahead: Vec<u64>,
-    /// What the batches in `ahead` were cut to: batch size and number of ranks.
+    /// What the batches in `ahead` were cut to: batch size, number of ranks, rank.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cut: Option<(u32, u32)>,
+    pub cut: Option<(u32, u32, u32)>,
     /// What the data set, the order and the pipeline were.
     pub fingerprint: Fingerprint,
 }
@@ -54,7 +55,7 @@ impl State {
     ///
     /// # Errors
     /// [`ErrorKind::Config`] naming what differs, and both values.
-    pub(super) fn check(&self, seed: u64, cut: (u32, u32), fingerprint: &Fingerprint) -> Result<()> {
+    pub(super) fn check(&self, seed: u64, cut: (u32, u32, u32), fingerprint: &Fingerprint) -> Result<()> {
         let theirs = &self.fingerprint;
         let parts = [
             ("format version", u64::from(self.version), u64::from(VERSION)),
@@ -81,14 +82,17 @@ impl State {
             }
         }
         match self.cut {
-            Some(theirs) if !self.ahead.is_empty() && theirs != cut => Err(Error::new(
-                ErrorKind::Config,
-                format!(
-                    "the checkpoint of an unordered run was cut to batches of {} on {} ranks, this loader cuts to {} on {}",
-                    theirs.0, theirs.1, cut.0, cut.1
-                ),
-            )
-            .with_remedy("resume it with the same batch_size and world_size, or checkpoint ordered runs")),
+            Some(theirs) if !self.ahead.is_empty() && theirs != cut => {
+                let show = |(batch, ranks, rank): (u32, u32, u32)| {
+                    format!("batches of {batch}, rank {rank} of {ranks}")
+                };
+                let (theirs, ours) = (show(theirs), show(cut));
+                Err(Error::new(
+                    ErrorKind::Config,
+                    format!("the checkpoint of an unordered epoch is of {theirs}, this loader's are {ours}"),
+                )
+                .with_remedy("resume it with the same batch_size and ranks, or checkpoint ordered epochs"))
+            }
             _ => Ok(()),
         }
     }
@@ -103,11 +107,11 @@ mod tests {
     #[test]
     fn a_mismatch_names_the_part_and_both_values() {
         let state = State::new(7, 1, 64, FINGERPRINT);
-        state.check(7, (8, 1), &FINGERPRINT).unwrap();
-        let error = state.check(8, (8, 1), &FINGERPRINT).unwrap_err();
+        state.check(7, (8, 1, 0), &FINGERPRINT).unwrap();
+        let error = state.check(8, (8, 1, 0), &FINGERPRINT).unwrap_err();
         assert!(error.message().contains("seed is 7, this loader's is 8"), "{error}");
         let other = Fingerprint { pipeline: 255, ..FINGERPRINT };
-        let error = state.check(7, (8, 1), &other).unwrap_err();
+        let error = state.check(7, (8, 1, 0), &other).unwrap_err();
         assert!(error.message().contains("pipeline is 0000000000000003"), "{error}");
         assert!(error.message().contains("00000000000000ff"), "{error}");
     }
@@ -115,11 +119,12 @@ mod tests {
     #[test]
     fn an_unordered_window_is_bound_to_its_cut() {
         let mut state = State::new(7, 1, 64, FINGERPRINT);
-        state.cut = Some((8, 2));
-        state.check(7, (8, 3), &FINGERPRINT).unwrap();
+        state.cut = Some((8, 2, 1));
+        state.check(7, (8, 3, 1), &FINGERPRINT).unwrap();
         state.ahead = vec![2];
-        assert_eq!(state.check(7, (8, 3), &FINGERPRINT).unwrap_err().kind(), ErrorKind::Config);
-        state.check(7, (8, 2), &FINGERPRINT).unwrap();
+        assert_eq!(state.check(7, (8, 3, 1), &FINGERPRINT).unwrap_err().kind(), ErrorKind::Config);
+        state.check(7, (8, 2, 1), &FINGERPRINT).unwrap();
+        assert!(state.check(7, (8, 2, 0), &FINGERPRINT).is_err(), "it is another rank's");
     }
 
     #[test]

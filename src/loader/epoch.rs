@@ -33,7 +33,7 @@ pub struct Epoch {
     next_step: u64,
     /// Steps behind `next_step` that have been handed out.
     ahead: BTreeSet<u64>,
-    cut: (u32, u32),
+    cut: (u32, u32, u32),
     fingerprint: Fingerprint,
     errors: Vec<SampleError>,
     ended: bool,
@@ -54,7 +54,7 @@ impl Tail {
     }
 
     fn pass(&self, epoch: u64) {
-        self.0.store(epoch + 1, Ordering::Release);
+        self.0.store(epoch.wrapping_add(1), Ordering::Release);
     }
 }
 
@@ -87,7 +87,7 @@ impl Epoch {
             taken: 0,
             next_step: start.first_step,
             ahead: start.done.clone(),
-            cut: (plans.batch_size, plans.ranks.world_size),
+            cut: plans.cut(),
             fingerprint,
             errors: Vec::new(),
             ended: false,
@@ -111,9 +111,9 @@ impl Epoch {
     ///
     /// A batch that an error stood for counts as handed out.
     pub fn state(&self) -> State {
-        let position = match self.next_step.checked_sub(1) {
-            Some(step) if step < self.plan.steps() => self.plan.position_after(step),
-            _ => self.plan.start(),
+        let position = match self.next_step.min(self.plan.steps()).checked_sub(1) {
+            Some(step) => self.plan.position_after(step),
+            None => self.plan.start(),
         };
         let mut state = State::new(self.seed, self.epoch, position, self.fingerprint);
         if !self.ahead.is_empty() {
@@ -149,7 +149,12 @@ impl Iterator for Epoch {
             return None;
         }
         match self.outlet.next() {
-            Ok(delivery) => {
+            // An epoch begun later has taken its place.
+            Ok(None) => {
+                self.ended = true;
+                None
+            }
+            Ok(Some(delivery)) => {
                 debug_assert_eq!(delivery.batch.epoch, self.epoch);
                 self.take(delivery.batch.step);
                 self.errors.extend_from_slice(&delivery.slab.lists.failures);

@@ -24,14 +24,46 @@ const LOOK: Duration = Duration::from_millis(100);
 
 /// What the consumer's side asks for.
 pub(super) enum Command {
-    /// Make these batches, and send them there.
-    Start(Course, Sender<Delivery>),
+    /// Make these batches, and put them there.
+    Start(Course, Pipe),
     /// Stop making them.
     Cancel { run: u64 },
     /// A slab is free again.
     Return { slab: u32, generation: u32, lists: Lists },
     /// End everything.
     Close,
+}
+
+/// Where a course's batches go. The supervisor's thread keeps both ends, so that it can empty what nobody takes any more:
+/// batches left in there would keep their slabs from the next course.
+pub(super) struct Pipe {
+    run: u64,
+    sender: Sender<Delivery>,
+    receiver: Receiver<Delivery>,
+}
+
+impl Pipe {
+    /// Returns whether it belongs to that course.
+    pub(super) fn is_of(&self, run: u64) -> bool {
+        self.run == run
+    }
+
+    /// Puts a batch in.
+    pub(super) fn send(&self, delivery: Delivery) {
+        // The receiving end is ours as well, so it is there.
+        let _ = self.sender.send(delivery);
+    }
+
+    /// Takes out what nobody has taken yet, and returns the failures of those batches.
+    pub(super) fn strand(&self) -> Vec<SampleError> {
+        self.receiver.try_iter().flat_map(|mut left| std::mem::take(&mut left.slab.lists.failures)).collect()
+    }
+}
+
+impl Drop for Pipe {
+    fn drop(&mut self) {
+        while self.receiver.try_recv().is_ok() {}
+    }
 }
 
 /// The host's own lists about a batch; they travel with it and come back, so that they are allocated once.
@@ -123,6 +155,8 @@ pub(super) struct Shared {
     kept: AtomicU64,
     /// Slabs that there are.
     slabs: AtomicU64,
+    /// Not 0 when the loader was dropped.
+    closed: AtomicU64,
     mappings: Mutex<Vec<Weak<Mapping>>>,
     stats: Mutex<Stats>,
     waits: Mutex<Waits>,
@@ -141,6 +175,15 @@ struct Fatal {
 }
 
 impl Shared {
+    /// Notes that the loader was dropped.
+    pub(super) fn close(&self) {
+        self.closed.store(1, Ordering::Release);
+    }
+
+    fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire) != 0
+    }
+
     /// Notes that there is one more slab.
     pub(super) fn add_slab(&self, mapping: &Arc<Mapping>) {
         self.slabs.fetch_add(1, Ordering::Relaxed);
@@ -224,7 +267,8 @@ impl Outlet {
         // Each delivery has a slab of its own, so there are never more of them than slabs: sending never blocks.
         let (sender, deliveries) = crossbeam_channel::unbounded();
         let run = course.run;
-        door.send(Command::Start(course, sender));
+        let pipe = Pipe { run, sender, receiver: deliveries.clone() };
+        door.send(Command::Start(course, pipe));
         Outlet {
             run,
             deliveries,
@@ -241,21 +285,26 @@ impl Outlet {
         std::mem::take(&mut self.shared.stranded.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Waits for the next batch.
+    /// Waits for the next batch; `None` when another course has taken the place of this one.
     ///
     /// # Errors
     /// The error that has ended the loader; [`ErrorKind::Timeout`] when the consumer keeps every slab.
-    pub(super) fn next(&self) -> Result<Delivery> {
+    pub(super) fn next(&self) -> Result<Option<Delivery>> {
         let started = Instant::now();
         let result = loop {
             match self.deliveries.recv_timeout(LOOK) {
                 Ok(mut delivery) => {
                     delivery.slab.count();
-                    break Ok(delivery);
+                    break Ok(Some(delivery));
                 }
                 Err(RecvTimeoutError::Disconnected) => {
-                    let closed = || Error::new(ErrorKind::Closed, "the loader was dropped");
-                    break Err(self.shared.fatal().unwrap_or_else(closed));
+                    break match self.shared.fatal() {
+                        Some(error) => Err(error),
+                        None if self.shared.is_closed() => {
+                            Err(Error::new(ErrorKind::Closed, "the loader was dropped"))
+                        }
+                        None => Ok(None),
+                    };
                 }
                 Err(RecvTimeoutError::Timeout) => {}
             }
@@ -276,7 +325,7 @@ impl Outlet {
         self.shared.stats(|stats| {
             stats.consumer_wait += wait;
             stats.elapsed += passed;
-            stats.batches += u64::from(result.is_ok());
+            stats.batches += u64::from(matches!(result, Ok(Some(_))));
         });
         self.shared.waits.lock().unwrap_or_else(PoisonError::into_inner).record(wait);
         result

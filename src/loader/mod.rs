@@ -64,6 +64,11 @@ struct Plans {
 }
 
 impl Plans {
+    /// Returns what a rank's batches are cut to: batch size, number of ranks, rank.
+    fn cut(&self) -> (u32, u32, u32) {
+        (self.batch_size, self.ranks.world_size, self.ranks.rank)
+    }
+
     /// Returns the batches of `epoch` from global position `start` on.
     fn plan(&self, epoch: u64, start: u64) -> BatchPlan {
         let len = self.sampler.len(epoch);
@@ -102,7 +107,7 @@ impl Loader {
     /// [`ErrorKind::Config`] when the checkpoint belongs to another seed, data set, order or pipeline; names both.
     pub fn resume(&self, state: &State) -> Result<Epoch> {
         let plans = &self.plans;
-        state.check(plans.seed, (plans.batch_size, plans.ranks.world_size), &self.fingerprint)?;
+        state.check(plans.seed, plans.cut(), &self.fingerprint)?;
         let len = plans.sampler.len(state.epoch);
         if state.position > len {
             let (position, epoch) = (state.position, state.epoch);
@@ -196,6 +201,7 @@ impl Loader {
 
 impl Drop for Loader {
     fn drop(&mut self) {
+        self.shared.close();
         self.door.send(Command::Close);
         if let Some(thread) = self.thread.take() {
             // Its own panics were turned into an error for the consumer.

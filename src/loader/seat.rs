@@ -13,8 +13,8 @@ use crate::sys::output::Output;
 use crate::sys::poll::Epoll;
 use crate::sys::process::{Child, Exit};
 use crate::worker::{
-    Arrival, Body, Chunk, Common, Done, Ends, Header, Inbox, Kind, Place, SlotAddress, send_frame,
-    start_process, start_thread,
+    Arrival, Body, Chunk, Common, Control, Done, Ends, Header, Inbox, Kind, Place, SlotAddress,
+    start_process, start_thread, try_send_frame,
 };
 
 /// How a worker ended.
@@ -36,6 +36,10 @@ pub(super) struct Seat {
     pushed: bool,
     /// When it was started.
     started: Option<Instant>,
+    /// It has said that it is ready.
+    ready: bool,
+    /// How many slabs it was told of.
+    told: usize,
     /// It has written to its ring what no worker writes, so that nothing more is taken from it.
     corrupt: bool,
 }
@@ -71,18 +75,28 @@ impl Seat {
     }
 
     /// The worker serves its host from now on: what it printed before is of no more interest.
-    pub(super) fn is_ready(&mut self) {
+    pub(super) fn set_ready(&mut self) {
+        self.ready = true;
         if let Some(ends) = &mut self.ends {
             ends.output = None;
         }
     }
 
-    /// Tells the worker of a slab's memory.
-    pub(super) fn attach(&mut self, slab: u32, attachment: u32, entry: &PoolSlab) -> Result<()> {
-        let Some(Ends { socket, body: Body::Process(_), .. }) = &self.ends else { return Ok(()) };
-        let fd = entry.segment.as_ref().map(|segment| segment.as_fd());
-        let words = [u64::from(slab), u64::from(attachment), 0];
-        send_frame(socket, Header::new(Kind::Attach, 0, words), fd.as_slice())
+    /// Tells a worker that is ready of the slabs that it does not know yet, as far as its socket has room.
+    pub(super) fn tell_slabs(&mut self, slabs: &[PoolSlab], control: &Control) {
+        let Some(Ends { socket, body: Body::Process(_), .. }) = &self.ends else { return };
+        if !self.ready {
+            return;
+        }
+        while let Some(entry) = slabs.get(self.told) {
+            let fd = entry.segment.as_ref().map(|segment| segment.as_fd());
+            let words = [self.told as u64, u64::from(control.attachment(self.told as u32)), 0];
+            // One that is gone is told by its pidfd; one without room is tried again with the next tick.
+            if !try_send_frame(socket, Header::new(Kind::Attach, 0, words), fd.as_slice()).unwrap_or(false) {
+                return;
+            }
+            self.told += 1;
+        }
     }
 
     /// Takes one report from the ring; an `Err` says what is wrong with it.

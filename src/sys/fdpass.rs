@@ -60,6 +60,19 @@ pub fn send(socket: BorrowedFd<'_>, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> Res
     Ok(())
 }
 
+/// Sends a message of a few bytes and its descriptors at once or not at all; `false` when there is no room for it now.
+///
+/// # Errors
+/// As [`send`], but for the time-out.
+pub fn try_send(socket: BorrowedFd<'_>, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> Result<bool> {
+    match send_some(socket, bytes, fds) {
+        // A stream socket takes so few bytes whole or not at all.
+        Ok(_) => Ok(true),
+        Err(Errno::INTR | Errno::AGAIN | Errno::TOOMANYREFS) => Ok(false),
+        Err(errno) => Err(send_error(errno)),
+    }
+}
+
 fn send_some(socket: BorrowedFd<'_>, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> Result<usize, Errno> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
     let mut control = SendAncillaryBuffer::new(&mut space);

@@ -53,6 +53,13 @@ pub fn redirect(target: OwnedFd, forward: bool) {
     }
 }
 
+/// Puts `/dev/null` in the place of standard input.
+pub fn detach_stdin() {
+    if let Ok(null) = File::open("/dev/null") {
+        let _ = rustix::stdio::dup2_stdin(&null);
+    }
+}
+
 /// Returns this process's standard error for others, or `/dev/null` when it has none.
 pub fn standard_error() -> io::Result<OwnedFd> {
     io::stderr()

@@ -15,7 +15,7 @@ const TRY: Duration = Duration::from_millis(1);
 #[derive(Debug)]
 pub struct Turn {
     /// A directory that every program here can open: locking it leaves nothing behind.
-    _lock: File,
+    lock: File,
 }
 
 impl Turn {
@@ -25,13 +25,20 @@ impl Turn {
         let deadline = Instant::now() + limit;
         loop {
             if flock(&directory, FlockOperation::NonBlockingLockExclusive).is_ok() {
-                return Some(Turn { _lock: directory });
+                return Some(Turn { lock: directory });
             }
             if Instant::now() >= deadline {
                 return None;
             }
             std::thread::sleep(TRY);
         }
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        // Closing alone would leave it locked while a process forked meanwhile has the file open.
+        let _ = flock(&self.lock, FlockOperation::Unlock);
     }
 }
 

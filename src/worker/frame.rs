@@ -81,6 +81,14 @@ pub(crate) fn send(socket: &UnixStream, header: Header, fds: &[BorrowedFd<'_>]) 
     fdpass::send(socket.as_fd(), header.as_bytes(), fds)
 }
 
+/// Sends a frame without payload if there is room for it now.
+///
+/// # Errors
+/// When the other side is gone.
+pub(crate) fn try_send(socket: &UnixStream, header: Header, fds: &[BorrowedFd<'_>]) -> Result<bool> {
+    fdpass::try_send(socket.as_fd(), header.as_bytes(), fds)
+}
+
 /// Sends a frame with a text.
 ///
 /// # Errors

@@ -18,11 +18,12 @@ use std::thread::JoinHandle;
 
 pub(crate) use entry::{Launch, launch};
 pub use entry::{TestSupport, init, worker_entry};
-pub(crate) use frame::{Header, Kind, send as send_frame};
+pub(crate) use frame::{Header, Kind, try_send as try_send_frame};
 pub(crate) use heap::{Arrival, Inbox, SlotAddress};
 pub(crate) use page::{Control, DoneRing, FIRST_GENERATION, Place, Stage, TASKS, TaskRing, WorkerPage};
 pub(crate) use process::start as start_process;
 pub(crate) use protocol::{Chunk, Done, Failure, Outcome};
+pub(crate) use run::guarded;
 pub(crate) use setup::{Packed, Setup};
 pub(crate) use slabs::SlabTable;
 pub(crate) use thread::start as start_thread;

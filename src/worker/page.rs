@@ -182,8 +182,17 @@ impl Control {
     }
 
     /// Writes what a slab is used for next. The task ring's release makes it visible.
-    pub(crate) fn assign(&self, slab: u32, epoch: u64, first_position: u64, indices: &[u64]) {
+    pub(crate) fn assign(
+        &self,
+        slab: u32,
+        generation: u32,
+        epoch: u64,
+        first_position: u64,
+        indices: &[u64],
+    ) {
         let words = &self.slabs[slab as usize];
+        // Not this use: neither by an old word that the numbers have come round to, nor by the first one, 0.
+        words.cancelled.store(generation.wrapping_sub(1), Ordering::Relaxed);
         words.epoch.store(epoch, Ordering::Relaxed);
         words.first_position.store(first_position, Ordering::Relaxed);
         for (slot, &index) in indices.iter().enumerate() {

@@ -99,6 +99,8 @@ pub(super) fn serve(host: u32) -> i32 {
     let Ok(socket) = std::io::stdin().as_fd().try_clone_to_owned().map(UnixStream::from) else {
         return REFUSED;
     };
+    // Programs that a data set starts must not read the host's messages.
+    output::detach_stdin();
     let _ = os::close_descriptors_except(&[socket.as_raw_fd()]);
     let (mut station, mut work) = match prepare(&socket) {
         Ok(prepared) => prepared,
@@ -166,6 +168,7 @@ fn prepare(socket: &UnixStream) -> Result<(Station, Work)> {
         slabs: Slabs::Process {
             layout: Arc::new(layout.clone()),
             attached: vec![Attached::default(); slabs],
+            sends: false,
         },
         out: Outbox {
             dones: Producer::new(page.project(|page| &page.dones)),

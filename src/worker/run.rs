@@ -107,7 +107,7 @@ impl Station {
     fn fill(&mut self, work: &mut Work, chunk: Chunk, wait_ns: u64) -> Result<()> {
         let memory = self.slabs.memory(chunk.slab)?;
         let mut target = Target::new(memory.as_ref(), &mut self.scratch, chunk);
-        let via_socket = memory.is_none();
+        let via_socket = self.slabs.reports_over_socket();
         let mut report = Report::new(chunk, wait_ns);
         let status = &self.page.status;
         for slot in chunk.first..chunk.first.saturating_add(chunk.count) {
@@ -263,7 +263,7 @@ fn corrupt() -> Error {
 }
 
 /// Turns a panic of user code into an error.
-pub(super) fn guarded<T>(kind: ErrorKind, whose: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
+pub(crate) fn guarded<T>(kind: ErrorKind, whose: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
         let text = panic
             .downcast_ref::<&str>()

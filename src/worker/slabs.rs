@@ -38,7 +38,7 @@ impl SlabTable {
 /// How a worker reaches the slabs.
 pub(super) enum Slabs {
     /// A process: maps what it is sent, and sends back slots of what it cannot map.
-    Process { layout: Arc<SlabLayout>, attached: Vec<Attached> },
+    Process { layout: Arc<SlabLayout>, attached: Vec<Attached>, sends: bool },
     /// A thread.
     Thread(Arc<SlabTable>),
 }
@@ -85,6 +85,12 @@ impl Slabs {
         }
     }
 
+    /// Returns whether reports go over the socket. From the first slab on whose slots are sent, all of them do: two ways at
+    /// once would let one report overtake another.
+    pub(super) fn reports_over_socket(&self) -> bool {
+        matches!(self, Slabs::Process { sends: true, .. })
+    }
+
     /// Takes one message of the host; `false` when the host is gone.
     ///
     /// # Errors
@@ -92,11 +98,12 @@ impl Slabs {
     pub(super) fn receive(&mut self, socket: &UnixStream) -> Result<bool> {
         let mut fds = Vec::new();
         let Some(header) = frame::receive(socket, &mut fds)? else { return Ok(false) };
-        let (Slabs::Process { layout, attached }, Some(Kind::Attach)) = (self, header.kind()) else {
+        let (Slabs::Process { layout, attached, sends }, Some(Kind::Attach)) = (self, header.kind()) else {
             return Err(Error::new(ErrorKind::Io, "the host sent a message that this worker does not know"));
         };
         let [slab, count, _] = header.words;
         let memory = fds.pop().map(|fd| map(fd, layout)).transpose()?;
+        *sends |= memory.is_none();
         if let Some(entry) = attached.get_mut(slab as usize) {
             // The former mapping, if any, goes: one slab is one mapping.
             *entry = Attached { count: count as u32, memory };

@@ -9,18 +9,18 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, Sender};
+use crossbeam_channel::Receiver;
 
-use super::link::{Command, Delivery, Door, Lists, Shared};
+use super::link::{Command, Door, Lists, Pipe, Shared};
 use super::seat::Seat;
 use super::supervisor::{Input, Supervisor};
-use crate::error::Result;
+use crate::error::{ErrorKind, Result};
 use crate::event::{Event, Sink};
 use crate::plan::Budget;
 use crate::sampler::{BatchPlan, Sampler};
 use crate::slab::{Pool, StepDown};
 use crate::sys::poll::Epoll;
-use crate::worker::{Common, Done, Outcome};
+use crate::worker::{Common, Done, Outcome, guarded};
 
 /// How often worker progress is looked at while something is expected of them.
 const TICK: Duration = Duration::from_millis(250);
@@ -64,7 +64,7 @@ pub(super) struct KeyedDataset {
 #[derive(Default)]
 pub(super) struct Work {
     seats: Vec<Seat>,
-    outlet: Option<(u64, Sender<Delivery>)>,
+    outlet: Option<Pipe>,
     plan: Option<Arc<dyn Fn(u64) -> BatchPlan + Send + Sync>>,
     lists: Vec<Lists>,
     last_tick: Option<Instant>,
@@ -79,7 +79,7 @@ impl Shell {
     pub(super) fn run(mut self) {
         let result = Epoll::new().and_then(|epoll| {
             epoll.add(self.common.host_bell.as_fd(), BELL)?;
-            self.serve(&epoll)
+            guarded(ErrorKind::Closed, "the loader's own thread", || self.serve(&epoll))
         });
         if let Err(error) = result {
             self.shared.fail(&error);
@@ -145,15 +145,17 @@ impl Shell {
         match command {
             // The consumer learns why from the error that is set.
             Command::Start(..) if self.shared.fatal().is_some() => {}
-            Command::Start(course, outlet) => {
+            // No epoch has no batches by this road; nobody may wait for them.
+            Command::Start(course, _) if course.epochs.is_empty() => {}
+            Command::Start(course, pipe) => {
                 // Those of a course that was dropped are nobody's any more.
                 self.work.lists.iter_mut().for_each(|lists| lists.failures.clear());
-                self.work.outlet = Some((course.run, outlet));
+                self.work.outlet = Some(pipe);
                 self.work.plan = Some(Arc::clone(&course.plan));
                 self.supervisor.step(Input::Start(course), now);
             }
             Command::Cancel { run } => {
-                if self.work.outlet.as_ref().is_some_and(|(current, _)| *current == run) {
+                if self.work.outlet.as_ref().is_some_and(|pipe| pipe.is_of(run)) {
                     self.work.outlet = None;
                 }
                 self.supervisor.step(Input::Cancel { run }, now);
@@ -204,7 +206,9 @@ impl Shell {
             return;
         }
         self.work.last_tick = Some(now);
-        for (worker, seat) in self.work.seats.iter().enumerate() {
+        let (slabs, control) = (self.pool.slabs(), &self.common.control);
+        for (worker, seat) in self.work.seats.iter_mut().enumerate() {
+            seat.tell_slabs(slabs, control);
             if let Some(count) = seat.heartbeat() {
                 self.supervisor.step(Input::Heartbeat { worker: worker as u32, count }, now);
             }

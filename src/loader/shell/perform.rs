@@ -8,7 +8,7 @@ use super::Shell;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::Event;
 use crate::loader::failure::SampleError;
-use crate::loader::link::{Delivery, Held};
+use crate::loader::link::{Delivery, Held, Pipe};
 use crate::loader::supervisor::{Action, BatchId, Input, SampleEnd, SampleFailure};
 use crate::sampler::BatchSpan;
 use crate::slab::{Lease, View};
@@ -19,11 +19,17 @@ use crate::worker::{Chunk, Failure};
 impl Shell {
     /// Does what the state machine says, and wakes the workers that got something.
     pub(super) fn act(&mut self, epoll: &Epoll) -> Result<()> {
-        let seats = &self.work.seats;
-        let awake = |worker: u32| seats[worker as usize].is_awake();
-        let actions: Vec<Action> = self.supervisor.act(Instant::now(), &awake).collect();
-        for action in actions {
-            self.perform(action, epoll)?;
+        loop {
+            let seats = &self.work.seats;
+            let awake = |worker: u32| seats[worker as usize].is_awake();
+            let actions: Vec<Action> = self.supervisor.act(Instant::now(), &awake).collect();
+            if actions.is_empty() {
+                break;
+            }
+            // What is done can fail, and that can call for more.
+            for action in actions {
+                self.perform(action, epoll)?;
+            }
         }
         for seat in &mut self.work.seats {
             seat.wake();
@@ -64,6 +70,7 @@ impl Shell {
 
     fn assign(&mut self, slab: u32, batch: BatchId, span: BatchSpan) -> Result<()> {
         let Some(plan) = &self.work.plan else { return Ok(()) };
+        let generation = self.supervisor.generation(slab);
         let plan = plan(batch.epoch);
         let lists = &mut self.work.lists[slab as usize];
         lists.indices.clear();
@@ -83,7 +90,7 @@ impl Shell {
             lists.valid.push(span.is_valid(slot as u32));
             lists.substituted.push(false);
         }
-        self.common.control.assign(slab, batch.epoch, span.first_position, &lists.indices);
+        self.common.control.assign(slab, generation, batch.epoch, span.first_position, &lists.indices);
         Ok(())
     }
 
@@ -117,18 +124,16 @@ impl Shell {
         let door = self.door.clone();
         let held = Held::new(view, lists, (slab, generation), door, Arc::clone(&self.shared));
         let delivery = Delivery { batch, span, slab: held, result };
-        if let Some((run, outlet)) = &self.work.outlet
-            && *run == batch.run
-        {
-            // A consumer that is gone drops the delivery, which gives the slab back.
-            let _ = outlet.send(delivery);
+        // A delivery that nobody wants gives its slab back as it is dropped.
+        if let Some(pipe) = self.work.outlet.as_ref().filter(|pipe| pipe.is_of(batch.run)) {
+            pipe.send(delivery);
         }
     }
 
     /// Keeps what is known of samples whose batches will not be delivered: it may be why.
     fn strand(&mut self) {
-        let mut failures: Vec<_> =
-            self.work.lists.iter_mut().flat_map(|lists| lists.failures.drain(..)).collect();
+        let mut failures = self.work.outlet.as_ref().map(Pipe::strand).unwrap_or_default();
+        failures.extend(self.work.lists.iter_mut().flat_map(|lists| lists.failures.drain(..)));
         failures.sort_by_key(|failure| (failure.epoch, failure.position));
         self.shared.strand(failures.into_iter());
     }

@@ -56,8 +56,8 @@ impl Shell {
         if let Some(error) = refused {
             let least = if self.pool.is_strict() { self.wanted_slabs } else { 2.min(self.wanted_slabs) };
             if have < least {
-                self.shared.fail(&if self.pool.is_strict() { error } else { budget.refuse(&error, taken) });
-                self.work.outlet = None;
+                let error = if self.pool.is_strict() { error } else { budget.refuse(&error, taken) };
+                self.supervisor.step(Input::Refused { error }, Instant::now());
             } else {
                 let wanted = self.wanted_slabs;
                 self.tell(&Event::PoolShrunk { slabs: have, wanted, slab_bytes, error });
@@ -72,8 +72,7 @@ impl Shell {
         self.common.control.set_attachment(slab, 1);
         self.common.table.set(slab as usize, entry.memory.clone());
         for seat in &mut self.work.seats {
-            // A worker that cannot be told is dead, and its successor is told at its start.
-            let _ = seat.attach(slab, 1, entry);
+            seat.tell_slabs(self.pool.slabs(), &self.common.control);
         }
         let slabs = self.pool.slabs();
         self.shared.add_slab(entry.memory.mapping());

@@ -6,11 +6,14 @@ use std::time::{Duration, Instant};
 use super::{BELL, Shell};
 use crate::error::Error;
 use crate::event::Event;
-use crate::loader::seat::Ended;
+use crate::loader::seat::{Ended, Seat};
 use crate::loader::supervisor::{Input, Why};
 use crate::sys::limits;
 use crate::sys::poll::Epoll;
 use crate::worker::{Arrival, Done};
+
+/// How many messages of one worker are taken before the others are looked after.
+const MESSAGES_A_LOOK: usize = 64;
 
 /// How long workers may take to end by themselves before they are killed.
 const GRACE: Duration = Duration::from_millis(200);
@@ -27,18 +30,20 @@ impl Shell {
         let (worker, is_socket) = ((token - 1) / 2, token.is_multiple_of(2));
         let (number, now) = (worker as u32, Instant::now());
         if is_socket {
-            return self.take_socket(number, now);
+            return self.take_socket(number, now, MESSAGES_A_LOOK);
         }
         // The process has ended. What it had still sent counts.
         self.gather_reports(worker as usize, now);
-        self.take_socket(number, now);
+        self.take_socket(number, now, usize::MAX);
         if let Some(ended) = self.work.seats[worker as usize].reap() {
             self.worker_ended(number, ended, now);
         }
     }
 
-    fn take_socket(&mut self, worker: u32, now: Instant) {
-        loop {
+    /// Takes up to `most` messages from a worker's socket. What it put into its ring before them comes first.
+    fn take_socket(&mut self, worker: u32, now: Instant, most: usize) {
+        for _ in 0..most {
+            self.gather_reports(worker as usize, now);
             let Shell { work, supervisor, pool, .. } = self;
             let arrival = work.seats[worker as usize].receive(&mut |address| {
                 let owed = supervisor.owes(worker, address.slab, address.generation, address.slot);
@@ -48,7 +53,9 @@ impl Shell {
                 Arrival::Pending => return,
                 Arrival::Ready => {
                     self.shared.set_worker(worker as usize, self.work.seats[worker as usize].stats(true));
-                    self.work.seats[worker as usize].is_ready();
+                    let seat = &mut self.work.seats[worker as usize];
+                    seat.set_ready();
+                    seat.tell_slabs(self.pool.slabs(), &self.common.control);
                     self.supervisor.step(Input::Ready { worker }, now);
                 }
                 Arrival::Refused(text) => self.work.seats[worker as usize].refused = Some(text),
@@ -94,15 +101,12 @@ impl Shell {
 
     pub(super) fn spawn(&mut self, worker: u32, thread: bool, epoll: &Epoll) {
         let seat = &mut self.work.seats[worker as usize];
-        let started = seat.start(&self.common, worker, thread).and_then(|()| {
-            seat.register(epoll, 1 + 2 * u64::from(worker))?;
-            for (slab, entry) in self.pool.slabs().iter().enumerate() {
-                // A worker that cannot be told is dead already, which its pidfd says.
-                let _ = seat.attach(slab as u32, self.common.control.attachment(slab as u32), entry);
-            }
-            Ok(())
-        });
+        let started = seat
+            .start(&self.common, worker, thread)
+            .and_then(|()| seat.register(epoll, 1 + 2 * u64::from(worker)));
         if let Err(error) = started {
+            // Whatever was started of it ends here.
+            self.work.seats[worker as usize] = Seat::default();
             let again = Error::new(error.kind(), error.message().to_owned());
             let again = match error.remedy() {
                 Some(remedy) => again.with_remedy(remedy),

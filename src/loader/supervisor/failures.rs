@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::{Action, SampleEnd, SampleFailure, Supervisor};
+use super::{Action, BatchId, SampleEnd, SampleFailure, Supervisor};
 use crate::error::{Error, ErrorKind, Result};
 
 /// How many other samples are tried in the place of one, before its batch fails after all.
@@ -123,12 +123,30 @@ impl FromStr for MaxErrors {
     }
 }
 
-/// The failures of the epoch in which the last one was.
+/// The failures of the two newest epochs: the end of one and the beginning of the next are made together.
 #[derive(Debug, Default)]
 pub(super) struct ErrorBudget {
+    newest: [EpochFailures; 2],
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct EpochFailures {
     run: u64,
     epoch: u64,
-    failures: u64,
+    count: u64,
+}
+
+impl ErrorBudget {
+    /// Counts one failure; returns how many the epoch has had.
+    fn count(&mut self, batch: BatchId) -> u64 {
+        let is_it = |failures: &EpochFailures| (failures.run, failures.epoch) == (batch.run, batch.epoch);
+        let place = self.newest.iter().position(is_it).unwrap_or_else(|| {
+            self.newest = [EpochFailures { run: batch.run, epoch: batch.epoch, count: 0 }, self.newest[0]];
+            0
+        });
+        self.newest[place].count += 1;
+        self.newest[place].count
+    }
 }
 
 impl Supervisor {
@@ -151,12 +169,7 @@ impl Supervisor {
             }
         }
         let batch = state.batch;
-        let budget = &mut self.errors;
-        if (budget.run, budget.epoch) != (batch.run, batch.epoch) {
-            *budget = ErrorBudget { run: batch.run, epoch: batch.epoch, failures: 0 };
-        }
-        budget.failures += 1;
-        let failures = budget.failures;
+        let failures = self.errors.count(batch);
         self.actions.push(Action::Failed { slab, failure, end });
         let samples = self.making.as_ref().map_or(0, |making| (making.course.plan)(batch.epoch).samples());
         let allowed = self.settings.max_errors.allowed(samples);

@@ -31,6 +31,9 @@ const DEATHS_OF_A_SAMPLE: u32 = 3;
 /// After so many failed starts in a row, starting is given up.
 const START_TRIES: u32 = 3;
 
+/// How many epochs without samples are passed over in a row.
+const EMPTY_EPOCHS: u32 = 1000;
+
 /// A longer gap between two ticks means that this process stood still, not that the workers did.
 const GAP: Duration = Duration::from_secs(1);
 
@@ -91,6 +94,8 @@ pub(super) enum Input {
     Cancel { run: u64 },
     /// A slab has been reserved.
     Reserved { slab: u32 },
+    /// There is no memory for slabs.
+    Refused { error: Error },
     /// The consumer has given a slab back.
     Returned { slab: u32, generation: u32 },
     /// A worker has understood its setup.
@@ -168,6 +173,7 @@ struct Making {
 impl Making {
     /// Moves to the next batch to make, and returns its epoch and step.
     fn next_step(&mut self) -> Option<(u64, u64)> {
+        let mut empty = 0;
         loop {
             let first = self.epoch == self.course.epochs.start;
             while self.step < self.plan.steps() {
@@ -183,8 +189,9 @@ impl Making {
             self.epoch += 1;
             self.plan = (self.course.plan)(self.epoch);
             self.step = 0;
-            // Epochs without samples would be walked through for ever in a long course.
-            if self.plan.steps() == 0 {
+            // A long course of epochs without samples is not walked to its end in one go.
+            empty += u32::from(self.plan.steps() == 0);
+            if empty > EMPTY_EPOCHS {
                 return None;
             }
         }
@@ -253,11 +260,12 @@ impl Supervisor {
                     slab.state = State::Free;
                 }
             }
+            Input::Refused { error } => self.fail(error),
             Input::Returned { slab, generation } => self.returned(slab, generation),
             Input::Ready { worker } => self.ready(worker, now),
             Input::NotStarted { worker, error } => self.not_started(worker, error, now),
             Input::Done { worker, done } => self.done(worker, done, now),
-            Input::Corrupt { worker, what } => self.kill(worker, Why::Corrupt(what)),
+            Input::Corrupt { worker, what } => self.kill(worker, Why::Corrupt(what), now),
             Input::Heartbeat { worker, count } => self.workers[worker as usize].beat(count, now),
             Input::Gone { worker, why } => self.gone(worker, why, now),
             Input::Tick => self.tick(now),
@@ -302,6 +310,7 @@ impl Supervisor {
     fn start(&mut self, course: Course, now: Instant) {
         self.drop_course();
         self.begun = true;
+        self.blame = workers::Blame::default();
         let epoch = course.epochs.start;
         if course.epochs.is_empty() {
             return;
@@ -376,17 +385,17 @@ impl Supervisor {
 
     fn done(&mut self, worker: u32, done: Done, now: Instant) {
         let Some(chunk) = self.workers[worker as usize].finish(&done.chunk, now) else {
-            return self.kill(worker, Why::Corrupt("a report on slots that it does not owe"));
+            return self.kill(worker, Why::Corrupt("a report on slots that it does not owe"), now);
         };
-        self.restarts = 0;
         self.cost.observe(chunk.count, &done);
         match self.slabs[chunk.slab as usize].finish(&chunk, done.outcome) {
             Ok(Some((slot, failure))) => {
                 self.sample_failed(chunk.slab, SampleFailure { slot, worker, failure });
             }
             Ok(None) => {}
-            Err(what) => self.kill(worker, Why::Corrupt(what)),
+            Err(what) => return self.kill(worker, Why::Corrupt(what), now),
         }
+        self.restarts = 0;
     }
 
     fn fail(&mut self, error: Error) {
@@ -403,8 +412,15 @@ impl Supervisor {
             let state = &mut self.workers[worker as usize];
             if gap {
                 state.rearm(now);
+            } else if state.cannot_be_ended(now) {
+                let text = format!(
+                    "worker {worker} was killed and does not end: it hangs in the kernel, on storage most likely"
+                );
+                return self.fail(Error::new(ErrorKind::WorkerDied, text).with_remedy(
+                    "look at the mounts of the data set (a dead NFS or FUSE server) and start again",
+                ));
             } else if let Some(limit) = state.overdue(now, &self.settings) {
-                self.kill(worker, Why::TimedOut(limit));
+                self.kill(worker, Why::TimedOut(limit), now);
             }
         }
     }

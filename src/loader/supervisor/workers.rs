@@ -8,6 +8,12 @@ use super::{Action, DEATHS_OF_A_SAMPLE, START_TRIES, SampleFailure, Settings, Su
 use crate::error::{Error, ErrorKind};
 use crate::worker::{Chunk, Failure, Place, Stage};
 
+/// How long a killed process may take to be gone: the kernel ends it at once, unless it hangs in the kernel itself.
+const KILL_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// A worker that was ready for so long and owed nothing has failed at nothing when it ends.
+const PROVEN: Duration = Duration::from_secs(1);
+
 /// Where a worker stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Life {
@@ -109,6 +115,8 @@ pub(super) struct Worker {
     since: Option<Instant>,
     /// When it last reported, or had nothing to report.
     reported: Option<Instant>,
+    /// When it said that it is ready.
+    ready: Option<Instant>,
     /// It was told to end, so its end is no death.
     leaving: bool,
     /// Why it was killed.
@@ -168,6 +176,12 @@ impl Worker {
         (self.since, self.reported) = (self.since.map(|_| now), self.reported.map(|_| now));
     }
 
+    /// Returns whether it was killed long ago and is still there.
+    pub(super) fn cannot_be_ended(&self, now: Instant) -> bool {
+        let killed = self.since.filter(|_| self.life == Life::Dying);
+        killed.is_some_and(|killed| now.saturating_duration_since(killed) > KILL_TIMEOUT)
+    }
+
     /// Returns the limit that it has overrun.
     pub(super) fn overdue(&self, now: Instant, settings: &Settings) -> Option<Duration> {
         let limit = match self.life {
@@ -197,7 +211,7 @@ impl Supervisor {
         let state = &mut self.workers[worker as usize];
         if state.life == Life::Starting {
             state.life = Life::Ready;
-            state.started = true;
+            (state.started, state.ready) = (true, Some(now));
             state.since = Some(now);
             self.start_failures = 0;
         }
@@ -231,10 +245,10 @@ impl Supervisor {
     }
 
     /// Has a worker killed, once.
-    pub(super) fn kill(&mut self, worker: u32, why: Why) {
+    pub(super) fn kill(&mut self, worker: u32, why: Why, now: Instant) {
         let state = &mut self.workers[worker as usize];
         if matches!(state.life, Life::Starting | Life::Ready | Life::Leaving) {
-            state.life = Life::Dying;
+            (state.life, state.since) = (Life::Dying, Some(now));
             state.verdict = Some(why);
             self.actions.push(Action::Kill { worker });
         }
@@ -283,8 +297,8 @@ impl Supervisor {
                 return self.fail(hopeless(what, &why));
             }
         }
-        // A worker that owed nothing has failed at nothing.
-        self.restarts += u32::from(!state.started || !state.leases.is_empty());
+        let proven = state.ready.is_some_and(|ready| now.saturating_duration_since(ready) > PROVEN);
+        self.restarts += u32::from(!proven || !state.leases.is_empty());
         if self.threads || !self.settings.replaceable {
             return self.fail(hopeless(format!("worker {worker} is gone and cannot be replaced"), &why));
         }
@@ -315,6 +329,7 @@ impl Supervisor {
             let deaths = self.blame.deaths.entry((slab.batch.epoch, position)).or_default();
             *deaths += 1;
             if *deaths >= DEATHS_OF_A_SAMPLE && slab.give_up(suspect.slot) {
+                *deaths = 0;
                 reissued -= 1;
                 let message = format!(
                     "it ended its worker {DEATHS_OF_A_SAMPLE} times, in {}: {why}",
