@@ -106,6 +106,23 @@ fn memory_that_others_take_meanwhile_changes_nothing() {
     assert!(!stderr.contains("warning"), "{stderr}");
 }
 
+#[test]
+fn slabs_leave_the_heap_when_there_is_room_again() {
+    let pictures = pictures();
+    let line = arguments(pictures.path(), "--transport shm --epochs 400 --num-workers 2 --json");
+    let script = format!(
+        "dd if=/dev/zero of=/dev/shm/full bs=1M count=60 2>/dev/null; (sleep 0.5; rm /dev/shm/full) & {line}"
+    );
+    let Some((code, stdout, stderr)) = with_shm("112m", &script) else {
+        println!("skipped: slabs_leave_the_heap_when_there_is_room_again: no private mount can be made here");
+        return;
+    };
+    assert_eq!(code, Some(0), "{stderr}");
+    assert!(stderr.contains("1 shm, 2 heap"), "{stderr}");
+    assert!(!stderr.contains("worker-died"), "{stderr}");
+    assert_eq!(stdout.matches("\"shm\"").count(), 3, "{stdout}");
+}
+
 /// A memory group of this test's own, version 1 or 2.
 struct Group {
     directory: PathBuf,

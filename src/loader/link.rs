@@ -185,8 +185,12 @@ impl Shared {
     }
 
     /// Notes that there is one more slab.
-    pub(super) fn add_slab(&self, mapping: &Arc<Mapping>) {
+    pub(super) fn add_slab(&self) {
         self.slabs.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Notes what a slab is made of.
+    pub(super) fn add_mapping(&self, mapping: &Arc<Mapping>) {
         self.mappings.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::downgrade(mapping));
     }
 

@@ -38,8 +38,8 @@ pub(super) struct Seat {
     started: Option<Instant>,
     /// It has said that it is ready.
     ready: bool,
-    /// How many slabs it was told of.
-    told: usize,
+    /// Which memory of each slab it was told of: how often that had been handed out.
+    told: Vec<u32>,
     /// It has written to its ring what no worker writes, so that nothing more is taken from it.
     corrupt: bool,
 }
@@ -88,14 +88,19 @@ impl Seat {
         if !self.ready {
             return;
         }
-        while let Some(entry) = slabs.get(self.told) {
+        self.told.resize(slabs.len().max(self.told.len()), 0);
+        for (slab, entry) in slabs.iter().enumerate() {
+            let count = control.attachment(slab as u32);
+            if self.told[slab] == count {
+                continue;
+            }
             let fd = entry.segment.as_ref().map(|segment| segment.as_fd());
-            let words = [self.told as u64, u64::from(control.attachment(self.told as u32)), 0];
+            let header = Header::new(Kind::Attach, 0, [slab as u64, u64::from(count), 0]);
             // One that is gone is told by its pidfd; one without room is tried again with the next tick.
-            if !try_send_frame(socket, Header::new(Kind::Attach, 0, words), fd.as_slice()).unwrap_or(false) {
+            if !try_send_frame(socket, header, fd.as_slice()).unwrap_or(false) {
                 return;
             }
-            self.told += 1;
+            self.told[slab] = count;
         }
     }
 

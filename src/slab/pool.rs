@@ -75,6 +75,22 @@ impl Pool {
         Err(refused.map_or_else(|| Error::new(ErrorKind::Config, "no transport is left"), |step| step.error))
     }
 
+    /// Tries to make a slab that stands on the heap of better memory; returns whether it could be done.
+    ///
+    /// Nobody may have a lease or view of the slab, and all are to be told of its new memory.
+    pub(crate) fn climb(&mut self, slab: usize, room: &mut dyn FnMut(Rung, usize) -> Result<()>) -> bool {
+        let better = self.transport.rungs(self.strict).iter().take_while(|rung| **rung != Rung::Heap);
+        for &rung in better {
+            let reserved =
+                reserve(rung, self.directory.as_ref(), &self.layout, &mut |bytes| room(rung, bytes));
+            if let Ok((memory, segment)) = reserved {
+                self.slabs[slab] = PoolSlab { memory, segment, rung };
+                return true;
+            }
+        }
+        false
+    }
+
     /// Returns whether other memory than asked for is refused.
     pub(crate) fn is_strict(&self) -> bool {
         self.strict

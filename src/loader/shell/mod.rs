@@ -70,6 +70,7 @@ pub(super) struct Work {
     last_tick: Option<Instant>,
     closing: bool,
     pool_done: bool,
+    climbed: Option<Instant>,
     step_down: Option<StepDown>,
     oom_kills: u64,
 }
@@ -163,6 +164,9 @@ impl Shell {
             Command::Return { slab, generation, mut lists } => {
                 lists.failures.clear();
                 self.work.lists[slab as usize] = lists;
+                if self.supervisor.generation(slab) == generation {
+                    self.climb(slab);
+                }
                 self.supervisor.step(Input::Returned { slab, generation }, now);
             }
             Command::Close => self.work.closing = true,
