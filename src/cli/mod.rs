@@ -7,6 +7,7 @@ mod console;
 mod decode;
 mod digest;
 mod failed;
+mod folder;
 mod logging;
 mod outcome;
 mod output;

@@ -3,7 +3,6 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use forebay::dataset::ImageFolder;
 use forebay::transform::Pipeline;
 use forebay::{Batch, Epoch, Error, ErrorKind, Loader, Result};
 
@@ -11,6 +10,7 @@ use super::args::{DigestPer, Preset, RunArgs};
 use super::console::Console;
 use super::digest::{Digest, batch_line, epoch_line};
 use super::failed::FailedSamples;
+use super::folder;
 use super::outcome::{Failure, Outcome};
 use super::output::Output;
 use super::plan::{PipelineChoice, RunPlan};
@@ -26,7 +26,7 @@ pub(crate) fn run(
     let plan = RunPlan::new(args)?;
     let failed = FailedSamples::new(plan.error_report.as_deref(), plan.on_error, console)?;
     let began = Instant::now();
-    let loader = build(&plan)?;
+    let loader = build(&plan, console)?;
     check_start(&loader, plan.start_batch)?;
     if plan.explain || console.verbose() {
         console.line(&loader.explain());
@@ -55,8 +55,8 @@ pub(crate) fn run(
     Ok(Outcome::from_failed(report.failed_samples + report.failed_batches))
 }
 
-fn build(plan: &RunPlan) -> Result<Loader> {
-    let mut builder = Loader::builder(ImageFolder::open(&plan.data)?)
+fn build(plan: &RunPlan, console: &Console) -> Result<Loader> {
+    let mut builder = Loader::builder(folder::open(&plan.data, console)?)
         .pipeline(pipeline(plan)?)
         .batch_size(plan.batch_size)
         .transport(plan.transport)
@@ -142,6 +142,13 @@ impl Meter<'_> {
     fn epoch(&mut self, mut epoch: Epoch) -> std::result::Result<EpochReport, Failure> {
         let number = epoch.epoch();
         let started = Instant::now();
+        if epoch.len() == 0 {
+            self.console.warning(&format_args!(
+                "epoch {number} has no batches of {} for this rank\n  \
+                 fix: a smaller --batch-size, no --drop-last, or an earlier --start-batch",
+                self.plan.batch_size
+            ));
+        }
         let progress = Progress::new(self.console, epoch.len() as u64, "batches");
         progress.label(format_args!("epoch {number}"));
         let mut report = EpochReport { epoch: number, ..EpochReport::default() };

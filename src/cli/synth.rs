@@ -4,6 +4,7 @@ use forebay::synth::{self, SynthOptions};
 
 use super::args::SynthArgs;
 use super::console::Console;
+use super::folder;
 use super::outcome::{Failure, Outcome};
 use super::output::Output;
 use super::progress::Progress;
@@ -12,6 +13,7 @@ use super::progress::Progress;
 pub(crate) fn run(args: &SynthArgs, console: &Console, output: &mut Output) -> Result<Outcome, Failure> {
     let SynthArgs { images, width, height, seed, .. } = *args;
     let classes = args.classes.unwrap_or_else(|| SynthOptions::default().classes.min(images));
+    folder::use_all_cores()?;
     let progress = Progress::new(console, images, "images");
     let options = SynthOptions { images, classes, width, height, seed };
     let made = synth::write(&args.dir, &options, |_| progress.advance(1))?;

@@ -9,6 +9,7 @@ use rayon::prelude::*;
 
 use super::args::VerifyArgs;
 use super::console::Console;
+use super::folder;
 use super::outcome::{Failure, Outcome};
 use super::output::Output;
 use super::progress::Progress;
@@ -22,7 +23,8 @@ pub(crate) fn run(
     console: &Console,
     output: &mut Output,
 ) -> std::result::Result<Outcome, Failure> {
-    let folder = ImageFolder::open(&args.data)?;
+    let folder = folder::open(&args.data, console)?;
+    folder::use_all_cores()?;
     let total = folder.len();
     let progress = Progress::new(console, total, "images");
     let mut broken = 0;

@@ -98,6 +98,15 @@ pub struct ImageFolder {
     scratch: Vec<u8>,
 }
 
+/// Runs `work` with one thread a core, or on this thread alone where no more may be started. The threads end with it.
+fn on_all_cores<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+    let builder = || rayon::ThreadPoolBuilder::new().thread_name(|_| "forebay-scan".into());
+    match builder().build().or_else(|_| builder().num_threads(1).use_current_thread().build()) {
+        Ok(pool) => pool.install(work),
+        Err(_) => work(),
+    }
+}
+
 impl ImageFolder {
     /// Opens the folder at `path` with the default options.
     ///
@@ -118,10 +127,10 @@ impl ImageFolder {
         check_root(&root)?;
         let here = Ancestors::enter(&root, None)?;
         let Listing { files, directories, found: mut total } = list(&root, &options.endings)?;
-        let mut parts: Vec<Found> = directories
-            .par_iter()
-            .map(|class| walk(&root, class, here.as_ref(), &options.endings))
-            .collect::<Result<_>>()?;
+        let scan = || -> Result<Vec<Found>> {
+            directories.par_iter().map(|class| walk(&root, class, here.as_ref(), &options.endings)).collect()
+        };
+        let mut parts = on_all_cores(scan)?;
         parts.iter().for_each(|part| total.count(part));
         let mut classes = directories;
         if parts.iter().all(|part| part.paths.len() == 0) {

@@ -13,7 +13,11 @@ use crate::sys::process::{self as os, Executable};
 pub(super) const VARIABLE: &str = "FOREBAY_WORKER";
 
 /// What `init()` found, kept for the loaders of this program.
-static INITIALISED: OnceLock<Result<Arc<Executable>, String>> = OnceLock::new();
+static INITIALISED: OnceLock<Result<Arc<Executable>, (String, &'static str)>> = OnceLock::new();
+
+/// What helps where `/proc` is not there.
+const PROC_REMEDY: &str =
+    "mount /proc, or use worker threads: --transport in-process, .transport(Transport::InProcess)";
 
 /// The line that a program without it has to add.
 const REMEDY: &str = "make `forebay::init();` the first line of main(), before any thread starts; \
@@ -38,9 +42,11 @@ pub fn init() {
         worker_entry();
     }
     INITIALISED.get_or_init(|| match os::thread_count() {
-        Ok(count) if count > 1 => Err(format!("forebay::init() was called when {count} threads ran already")),
-        Ok(_) => Executable::current().map(Arc::new).map_err(|error| error.to_string()),
-        Err(error) => Err(error.to_string()),
+        Ok(count) if count > 1 => {
+            Err((format!("forebay::init() was called when {count} threads ran already"), REMEDY))
+        }
+        Ok(_) => Executable::current().map(Arc::new).map_err(|error| (error.message().into(), PROC_REMEDY)),
+        Err(error) => Err((error.message().into(), PROC_REMEDY)),
     });
 }
 
@@ -104,7 +110,9 @@ pub(crate) fn launch(program: Option<&Path>) -> Result<Launch> {
     }
     match INITIALISED.get() {
         Some(Ok(program)) => return Ok(Launch { program: Arc::clone(program), arguments: Vec::new() }),
-        Some(Err(reason)) => return Err(Error::new(ErrorKind::Config, reason.clone()).with_remedy(REMEDY)),
+        Some(Err((reason, remedy))) => {
+            return Err(Error::new(ErrorKind::Config, reason.clone()).with_remedy(*remedy));
+        }
         None => {}
     }
     let Some(support) = inventory::iter::<TestSupport>.into_iter().next() else {

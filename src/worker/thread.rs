@@ -60,7 +60,11 @@ pub(crate) fn start(common: &Common, number: u32) -> Result<Ends> {
                 }
             }
         })
-        .map_err(|error| Error::io("start a worker thread", error))?;
+        .map_err(|error| {
+            Error::io("start a worker thread", error)
+                .with_kind(ErrorKind::Limit)
+                .with_remedy("ulimit -u 4096 | docker run --pids-limit=4096 | fewer workers")
+        })?;
     socket.set_nonblocking(true)?;
     Ok(Ends {
         tasks: Producer::new(page.project(|page| &page.tasks)),

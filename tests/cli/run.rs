@@ -1,6 +1,7 @@
 //! `forebay run`: what it reports, what it refuses, and what a broken data set does to it.
 
 use std::fs;
+use std::path::Path;
 
 use serde_json::Value;
 
@@ -29,6 +30,30 @@ fn results_and_messages_keep_to_their_streams() {
     assert!(stderr(&digest).contains("images/s"), "{}", stderr(&digest));
     let quiet = run(&["run", "datasets/tiny", "--size", "32", "--digest", "-q"]);
     assert_eq!((stdout(&quiet), stderr(&quiet)), (stdout(&digest), String::new()));
+}
+
+#[test]
+fn what_a_person_may_not_have_meant_is_said() {
+    let root = tempfile::tempdir().unwrap();
+    let class = root.path().join("cat");
+    fs::create_dir(&class).unwrap();
+    for (number, file) in fs::read_dir("datasets/broken/good").unwrap().enumerate() {
+        let file = file.unwrap().path();
+        let name = format!("{number}.{}", file.extension().unwrap().to_string_lossy());
+        fs::copy(&file, class.join(&name)).unwrap();
+        fs::copy(&file, root.path().join(&name)).unwrap();
+    }
+    let more = ["--size", "32", "--num-workers", "0", "--progress", "never"];
+    let said = |path: &Path, last: &str| {
+        let mut args = vec!["run", path.to_str().unwrap()];
+        args.extend(more.iter().copied().chain([last]));
+        stderr(&run(&args))
+    };
+    assert!(said(root.path(), "--shuffle").contains("3 pictures lie beside the class directories"));
+    assert!(said(&class, "--shuffle").contains("no class directories: all its pictures are of one class"));
+    let none = said(Path::new("datasets/tiny"), "--drop-last");
+    assert!(none.contains("epoch 0 has no batches of 64"), "{none}");
+    assert!(!said(Path::new("datasets/tiny"), "--shuffle").contains("warning"));
 }
 
 /// Checks a value against the parts of JSON Schema that the report's schema uses.

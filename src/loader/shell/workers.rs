@@ -32,7 +32,11 @@ impl Shell {
         if is_socket {
             return self.take_socket(number, now, MESSAGES_A_LOOK);
         }
-        // The process has ended. What it had still sent counts.
+        // The news may be of the one before: only of one that has ended is it known that all it sent is there to be taken.
+        if !self.work.seats[worker as usize].has_ended() {
+            return;
+        }
+        // What it had still sent counts.
         self.gather_reports(worker as usize, now);
         self.take_socket(number, now, usize::MAX);
         if let Some(ended) = self.work.seats[worker as usize].reap() {
