@@ -26,6 +26,18 @@ fn built_in_types_work_in_any_program_that_begins_with_init() {
     assert!(bytes(&foreign) == bytes(&builder().num_workers(0).build().unwrap()));
 }
 
+#[test]
+fn the_kernel_takes_workers_before_their_host() {
+    let loader = builder().num_workers(2).worker_program(PROGRAM).build().unwrap();
+    let _ = loader.epoch(0).next().unwrap().unwrap();
+    let pids: Vec<u32> = loader.stats().workers.iter().filter_map(|worker| worker.pid).collect();
+    assert!(!pids.is_empty());
+    for pid in pids {
+        let score = std::fs::read_to_string(format!("/proc/{pid}/oom_score_adj")).unwrap();
+        assert_eq!(score.trim(), "1000");
+    }
+}
+
 /// A step that only this test program has.
 #[derive(Debug, Serialize, Deserialize)]
 struct OnlyHere;

@@ -28,6 +28,12 @@ pub fn bind_to_parent(expected_parent: u32) -> Result<()> {
     ))
 }
 
+/// Makes this process the first that the kernel takes when memory runs out, rather than its host: it can be replaced.
+pub fn offer_to_oom_killer() {
+    // Raising it needs no privilege; where it cannot be written, the kernel judges by size.
+    let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
+}
+
 /// Names this thread, and in the main thread the process, in process lists: at most 15 bytes count.
 pub fn set_name(name: &str) {
     if let Ok(name) = CString::new(name) {

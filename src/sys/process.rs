@@ -17,7 +17,7 @@ use rustix::process::{
     Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, pidfd_open, pidfd_send_signal, waitid,
 };
 
-pub use super::own::{bind_to_parent, close_descriptors_except, set_name, thread_count};
+pub use super::own::{bind_to_parent, close_descriptors_except, offer_to_oom_killer, set_name, thread_count};
 use super::{poll, signals};
 use crate::error::{Error, ErrorKind, Result};
 

@@ -94,6 +94,7 @@ pub(super) fn serve(host: u32) -> i32 {
     if os::bind_to_parent(host).is_err() {
         return HOST_GONE;
     }
+    os::offer_to_oom_killer();
     os::set_name("forebay-worker");
     std::panic::set_hook(Box::new(quiet_panic));
     let Ok(socket) = std::io::stdin().as_fd().try_clone_to_owned().map(UnixStream::from) else {
