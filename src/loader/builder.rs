@@ -204,7 +204,7 @@ impl LoaderBuilder {
     }
 
     /// Sets whether workers stay when an epoch (or the last of [`Loader::epochs`]) was made. The default is true. Without,
-    /// each epoch starts its workers anew, which costs some milliseconds and gives back their memory in between.
+    /// each epoch starts its workers anew, which costs their start and gives back their memory in between.
     #[must_use]
     pub fn persistent_workers(mut self, persistent: bool) -> Self {
         self.persistent_workers = persistent;

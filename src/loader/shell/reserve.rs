@@ -13,8 +13,7 @@ use crate::sys::turn::Turn;
 /// How long another loader's reservation is waited for.
 const TURN_LIMIT: Duration = Duration::from_secs(5);
 
-/// How often a slab is tried to be got off the heap. A try costs some milliseconds when there is room, and microseconds
-/// when there is none.
+/// How often a slab is tried to be got off the heap: seldom, since a try that succeeds keeps the host for a reservation.
 const CLIMB: Duration = Duration::from_secs(1);
 
 /// Returns the question whether the next part of a slab fits. A slab that will not fit is not begun; one that is begun may

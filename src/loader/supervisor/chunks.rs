@@ -7,7 +7,7 @@ use super::workers::Life;
 use super::{Action, Supervisor};
 use crate::worker::{Chunk, Done, Outcome, TASKS};
 
-/// The least work in a chunk: handing one over costs some microseconds.
+/// The least work in a chunk, so that handing it over and, at times, waking its worker is little beside it.
 const CHUNK_NS: u64 = 200_000;
 
 /// The work that each worker is kept ahead: longer than the host is ever away in normal running.
